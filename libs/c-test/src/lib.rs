@@ -84,6 +84,19 @@ impl Package {
         output(command.args(arguments))
     }
 
+    /// Compiles a program with headers of another library of the same interface, links nothing, runs it
+    /// and returns what it prints.
+    ///
+    /// # Panics
+    /// If it does not compile, or does not exit with status 0.
+    pub fn run_with_headers(&self, source: &str, headers: &str) -> String {
+        let program = Path::new(self.programs).join(format!("{}-other-headers", self.name));
+        let mut compile = Command::new(std::env::var("CC").unwrap_or("cc".into()));
+        compile.args(["-std=c99", "-I", headers, "-o"]).arg(&program);
+        output(compile.arg(Path::new(self.folder).join(source)));
+        output(&mut Command::new(&program))
+    }
+
     /// Installs the library by `scripts/install-c-library`, compiles a program of the package with what
     /// `pkg-config` says, runs it, and checks that it needs the library by its SONAME, and that the
     /// library exports the functions of the header, each with a version, and nothing else.
@@ -130,9 +143,8 @@ impl Package {
         let is_name = |character: char| character.is_ascii_alphanumeric() || character == '_';
         let mut functions = Vec::new();
         // Declarations begin in the first column, unlike text and arguments.
-        for line in
-            declarations.lines().filter(|line| line.starts_with(|first: char| first.is_ascii_lowercase()))
-        {
+        let begins = |line: &&str| line.starts_with(|first: char| first.is_ascii_lowercase());
+        for line in declarations.lines().filter(begins).filter(|line| !line.starts_with("typedef")) {
             if let Some((before, _)) = line.split_once('(') {
                 let start = before.rfind(|character| !is_name(character)).map_or(0, |last| last + 1);
                 functions.push(before[start..].to_owned());
