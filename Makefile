@@ -107,6 +107,7 @@ test-interop: test-interop-files test-interop-live
 
 test-interop-files:
 	cargo test --manifest-path crates/srtp/compare/Cargo.toml --target-dir $(TARGET_DIR) --locked
+	scripts/bench ssrc-map-libsrtp --tests-only
 	scripts/test-interop-msgpack $(TARGET_DIR)/interop
 	scripts/make-mp4-samples check $(TARGET_DIR)/interop/mp4
 	@newer=$$(realpath -m $(TARGET_DIR)/interop/nats/nats-server); \
