@@ -65,3 +65,8 @@ const _: () = {
     is_send_and_sync::<OutboundContext>();
     is_send_and_sync::<InboundContext>();
 };
+
+/// The first example of the README, compiled and run with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -103,3 +103,8 @@ pub use group::{Progress, Recipient, Slot};
 pub use netlink::qdisc::qdiscs;
 pub use recv::{Ecn, Received, RecvBatch, RecvConfig};
 pub use sender::Sender;
+
+/// The first example of the README, compiled and run with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

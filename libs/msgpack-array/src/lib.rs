@@ -58,3 +58,8 @@ pub use error::{DecodeError, ElementError};
 pub use header::{array_header, bin_header, decode_array_header, decode_bin_header};
 pub use stream::ArrayDecoder;
 pub use typed::*;
+
+/// The first example of the README, compiled and run with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

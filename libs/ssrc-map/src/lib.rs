@@ -28,3 +28,8 @@ mod map;
 mod table;
 
 pub use map::{Full, Iter, IterMut, SsrcMap};
+
+/// The first example of the README, compiled and run with the documentation's.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
