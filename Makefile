@@ -19,6 +19,7 @@
 #   make house  figures of how the code reads: lines, circles of imports, functions with one caller, the walk of a packet
 #   make moq    Media over QUIC, which is behind a cargo feature: clippy, its tests of the server, Chromium
 #   make test-walks  what a packet passes in the running server is what scripts/house.d/walks lists
+#   make packages  the libraries as they would be published: crates, C, a wheel; each tried in a clean environment
 #   make deb    a Debian package (needs cargo-deb)   make sbom  what is in the binary (needs cargo-cyclonedx)
 #   make reproducible  whether two builds in different folders give the same bytes
 #   make lint-deploy  what is in deploy/, Dockerfile, workflows: by the tools that are here
@@ -40,7 +41,7 @@ CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/d
 
 .PHONY: run cluster-demo quick test test-console test-scripts test-rust moq test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
     one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean \
-    deb sbom reproducible lint-deploy
+    deb packages sbom reproducible lint-deploy
 
 run:
 	scripts/setup build
@@ -299,6 +300,10 @@ deb: console
 	scripts/make-manuals $(TARGET_DIR)/$(PROFILE)/millstream $(TARGET_DIR)/$(PROFILE)/package
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
 	    cargo deb --locked --package millstream --no-build --profile $(PROFILE)
+
+# Registries are asked for dependencies and tools. ONLY=crates, c or python.
+packages:
+	scripts/make-packages
 
 sbom:
 	@command -v cargo-cyclonedx >/dev/null || \

@@ -22,9 +22,9 @@ use crate::{MasterKey, Plaintext, Profile, ProtectError, SetupError};
 /// these and the peer's, from the same key.** Streams are created by their first packet if there
 /// are template keys (what libsrtp calls a wildcard), otherwise by
 /// [`add_stream`](Self::add_stream). Those of the template are kept while the context lives: a
-/// restarted stream would repeat its nonces. For the same reason no index is used for two packets. Retransmit by RTX
-/// with its own SSRC (RFC 4588), or the protected bytes unchanged: kept, or made again by
-/// [`protect_rtp_again`](Self::protect_rtp_again).
+/// restarted stream would repeat its nonces. For the same reason no index is used for two packets.
+/// Retransmit by RTX with its own SSRC (RFC 4588), or the protected bytes unchanged: kept, or made
+/// again by [`protect_rtp_again`](Self::protect_rtp_again).
 pub struct OutboundContext {
     pub(crate) template: Option<KeyGroup>,
     pub(crate) streams: SsrcMap<OutboundStream>,
