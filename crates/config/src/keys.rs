@@ -617,7 +617,8 @@ section! {
         connect_timeout_ms: i64 = 10_000, unit "ms", range 100..=600_000,
         cost "A longer time waits longer for servers that do not answer.";
 
-        /// A source that sends nothing for this long is disconnected and retried.
+        /// A source that sends no audio or video that can be read for this long is disconnected and
+        /// retried.
         stall_timeout_ms: i64 = 10_000, unit "ms", range 100..=600_000,
         cost "A longer time leaves players with a dead source; a shorter one disconnects sources \
             that only pause.";

@@ -660,7 +660,7 @@ labels `app` and `stream` as well. Only nodes of a cluster have `millstream_clus
 |---|---|
 | `closed_by_peer`, `closed` | the client left, by its protocol or by closing the connection |
 | `answered` | an HTTP request was answered by the worker itself |
-| `refused`, `not_playable` | the client was not let in; the stream cannot be played that way |
+| `refused`, `not_playable` | the client was not let in; nothing of it, or for it, can be played |
 | `protocol`, `connection_failed` | the client broke its protocol; the connection or TLS failed |
 | `connect_timeout`, `connect_failed` | a WebRTC session did not connect |
 | `no_request`, `no_publisher`, `silent` | nothing came: no request, no publisher to play, no media |

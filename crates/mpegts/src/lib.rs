@@ -24,7 +24,7 @@ mod pes;
 mod psi;
 mod sections;
 
-pub use demux::{Counters, DemuxSettings, Demuxer};
+pub use demux::{Counters, DemuxSettings, Demuxer, Unreadable};
 pub use mux::{MUX_DELAY, Muxer, NotCarried, TRACKS_MAX};
 pub use sections::{CUE, PRIVATE_SECTION};
 

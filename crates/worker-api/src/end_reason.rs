@@ -59,6 +59,8 @@ pub enum EndReason {
     VideoNotPlayable,
     /// The format of a player has no place for the stream; the text says for what.
     NotCarried(&'static str),
+    /// Nothing of what a publisher sends can be played; the text says why.
+    NothingCarried(&'static str),
     /// The stream of a player no longer exists.
     StreamGone,
     /// The stream has as many players as it may have.
@@ -121,9 +123,11 @@ impl EndReason {
             Self::TooFarBehind => "player too far behind",
             Self::AnswersUnread => "answers are not read",
             Self::Closed => "closed",
-            Self::Answered(text) | Self::Refused(text) | Self::Protocol(text) | Self::NotCarried(text) => {
-                text
-            }
+            Self::Answered(text)
+            | Self::Refused(text)
+            | Self::Protocol(text)
+            | Self::NotCarried(text)
+            | Self::NothingCarried(text) => text,
             Self::ConnectionFailed => "connection failed",
             Self::TlsFailed => "TLS failed",
             Self::Abandoned => "nobody waited for the answer",
@@ -158,9 +162,11 @@ impl EndReason {
             Self::Protocol(_) => "protocol",
             Self::ConnectionFailed | Self::TlsFailed => "connection_failed",
             Self::Abandoned => "abandoned",
-            Self::VideoNotPlayable | Self::NotCarried(_) | Self::StreamGone | Self::StreamFull => {
-                "not_playable"
-            }
+            Self::VideoNotPlayable
+            | Self::NotCarried(_)
+            | Self::NothingCarried(_)
+            | Self::StreamGone
+            | Self::StreamFull => "not_playable",
             Self::Defect => "defect",
             Self::WorkerStalled | Self::WorkerEnded => "worker",
         }
@@ -222,7 +228,8 @@ mod tests {
             TlsFailed => Abandoned,
             Abandoned => VideoNotPlayable,
             VideoNotPlayable => NotCarried("no place for it"),
-            NotCarried(_) => StreamGone,
+            NotCarried(_) => NothingCarried("no track"),
+            NothingCarried(_) => StreamGone,
             StreamGone => StreamFull,
             StreamFull => Defect,
             Defect => WorkerStalled,

@@ -89,6 +89,14 @@ impl Worker {
         {
             return action;
         }
+        if let (State::Srt(link), Media::Publish(_)) = (&session.state, &session.media)
+            && let (since_ms, Some(unreadable)) = link.unreadable()
+            && passed(since_ms, settings.publisher_idle_timeout)
+            // The end of what it sent before it fell silent may be part of a frame.
+            && !passed(session.received_ms, settings.publisher_idle_timeout / 2)
+        {
+            return TimeoutAction::End(EndReason::NothingCarried(unreadable.reason()));
+        }
         let has_ended = session.ends_at_ms.is_some_and(|at_ms| now_ms >= at_ms);
         if has_ended && matches!(session.media, Media::Publish(_) | Media::PublishPackets(_) | Media::Play(_))
         {

@@ -60,7 +60,8 @@ section! {
         handshake_timeout_ms: i64 = 10_000, unit "ms", range 100..=600_000,
         cost "A longer time lets idle connections hold their slot and up to 64 kB longer.";
 
-        /// A publisher that sends no byte for this long is closed, and its stream waits for a new one.
+        /// A publisher that sends no byte for this long is closed, and its stream waits for a new one;
+        /// so is one by SRT of whose packets no frame of audio or video can be read for this long.
         publisher_idle_timeout_ms: i64 = 30_000, unit "ms", range 1_000..=3_600_000,
         cost "A longer time leaves players with a dead publisher; a shorter one ends publishers on \
             bad networks.";

@@ -118,6 +118,27 @@ fn a_sender_that_comes_back_is_heard_and_a_wrong_program_is_named() {
 }
 
 #[test]
+fn a_sender_of_nothing_that_is_carried_is_named_also_where_the_stream_was_live() {
+    let port = free_port();
+    let server = server(&format!("udp://127.0.0.1:{port}"));
+    let url = format!("udp://127.0.0.1:{port}?pkt_size=1316");
+    let reason = "what comes has no track of a codec that is carried";
+    for begins_live in [false, true] {
+        if begins_live {
+            let sender = send(1, &["-f", "mpegts"], &url);
+            wait_for_pull(&server, "copy", "live", |pull| pull["state"] == "live");
+            drop(sender);
+        }
+        let before = server.api("/api/v1/pulls/live/copy")["failures"].clone();
+        let sender = send(1, &["-an", "-c:v", "mpeg2video", "-f", "mpegts"], &url);
+        let pull = wait_for_pull(&server, "copy", "a complaint", |pull| pull["failures"] != before);
+        assert_eq!(pull["last_error"], reason, "{begins_live}");
+        server.wait_for_publisher("live/copy", false);
+        drop(sender);
+    }
+}
+
+#[test]
 fn a_sender_that_is_not_the_source_that_is_wanted_is_named() {
     let port = free_port();
     let server = server(&format!("udp://127.0.0.1:{port}?source=127.0.0.2"));

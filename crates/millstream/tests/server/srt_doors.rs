@@ -110,3 +110,31 @@ fn a_stream_is_pulled_from_another_server() {
         pull["last_error"].as_str().is_some_and(|error| error.contains("the listener"))
     });
 }
+
+#[test]
+fn a_publisher_of_nothing_that_is_carried_ends_with_the_reason() {
+    let server = Server::start("[limits]\npublisher_idle_timeout_ms = 1000\n");
+    let cause = "millstream_sessions_ended_total{worker=\"0\",cause=\"not_playable\"}";
+    let send = |stream: &str, output: &[&str]| {
+        let mut command = ffmpeg();
+        command.args(["-re", "-f", "lavfi", "-i", "testsrc=size=160x120:rate=25"]).args(output);
+        command.args(["-f", "mpegts", &server.srt_url(&format!("publish:{stream}"))]);
+        Running::start(command, "ffmpeg publishing by SRT")
+    };
+    // One of a codec that is carried goes on meanwhile.
+    let _other = send("live/other", &["-c:v", "libx264", "-g", "25", "-preset", "ultrafast"]);
+    server.wait_for_publisher("live/other", true);
+    // MPEG-2 video has no place anywhere.
+    let refused = send("live/cam", &["-c:v", "mpeg2video"]);
+    server.wait_for_publisher("live/cam", true);
+    eventually("it has ended", || (server.counter(cause) == 1).then_some(()));
+    server.wait_for_publisher("live/cam", false);
+    drop(refused);
+    let log = server.log();
+    let line = log.lines().find(|line| line.contains("publisher left") && line.contains("live/cam"));
+    let reason = "what comes has no track of a codec that is carried";
+    assert!(line.is_some_and(|line| line.contains(reason)), "{line:?}");
+    let publishers = server.sessions("role=publisher");
+    assert_eq!(publishers.len(), 1);
+    assert_eq!(publishers[0]["stream"], "live/other");
+}

@@ -11,6 +11,7 @@ mod audio;
 mod elementary;
 mod section;
 mod sync;
+mod unreadable;
 mod video;
 
 use std::collections::VecDeque;
@@ -20,6 +21,7 @@ use media::{Frame, FrameRole, MediaKind, Timestamp, TrackId};
 use self::elementary::Elementary;
 use self::section::SectionReader;
 use self::sync::Sync;
+pub use self::unreadable::Unreadable;
 use crate::codecs::{Carried, PRIVATE, SCTE_35};
 use crate::packet::{NULL_PID, Packet, PacketError};
 use crate::psi::{self, PAT_PID, PAT_TABLE, PMT_TABLE, Section};
@@ -108,6 +110,8 @@ pub struct Demuxer {
     settings: DemuxSettings,
     sync: Sync,
     program: Program,
+    /// Whether bytes have come since the last frame of a track, and what was counted by then.
+    since_frame: (bool, Counters),
 }
 
 /// All behind the packets' boundaries.
@@ -115,6 +119,8 @@ pub struct Demuxer {
 struct Program {
     settings: DemuxSettings,
     pat: SectionReader,
+    /// A table of programs has come.
+    has_pat: bool,
     /// Number of each program and the PID of its table.
     listed: Vec<(u16, u16)>,
     /// Number, PID and table of the program that is read.
@@ -122,6 +128,8 @@ struct Program {
     pmt: SectionReader,
     /// Of the table in use.
     pmt_content: Vec<u8>,
+    /// A table of tracks has come, if only one without any that are carried.
+    has_pmt: bool,
     tracks: Vec<Elementary>,
     /// PIDs with sections that are passed on.
     sections: Vec<SectionTrack>,
@@ -164,10 +172,12 @@ impl Demuxer {
         let program = Program {
             settings,
             pat: SectionReader::default(),
+            has_pat: false,
             listed: Vec::new(),
             current: None,
             pmt: SectionReader::default(),
             pmt_content: Vec::new(),
+            has_pmt: false,
             tracks: Vec::new(),
             sections: Vec::new(),
             counted: Vec::new(),
@@ -175,11 +185,12 @@ impl Demuxer {
             counters: Counters::default(),
             frames: VecDeque::new(),
         };
-        Self { settings, sync: Sync::default(), program }
+        Self { settings, sync: Sync::default(), program, since_frame: (false, Counters::default()) }
     }
 
     /// Takes in bytes.
     pub fn push(&mut self, bytes: &[u8]) {
+        self.since_frame.0 |= !bytes.is_empty();
         let program = &mut self.program;
         let losses = self.sync.push(bytes, |packet| program.packet(packet));
         program.counters.sync_losses += losses;
@@ -188,9 +199,14 @@ impl Demuxer {
     /// The next frame. Configurations go ahead of the first frame that needs them.
     pub fn next_frame(&mut self) -> Option<Frame> {
         let frame = self.program.frames.pop_front();
-        if frame.is_none() {
+        match &frame {
             // A packet of many small frames is no reason to keep room for as many.
-            self.program.frames.shrink_to(FRAMES_KEPT);
+            None => self.program.frames.shrink_to(FRAMES_KEPT),
+            // Configurations and cues alone are nothing to see or hear.
+            Some(Frame { role: FrameRole::Key | FrameRole::Inter | FrameRole::Audio, .. }) => {
+                self.since_frame = (false, self.program.counters);
+            }
+            Some(_) => {}
         }
         frame
     }
@@ -209,6 +225,22 @@ impl Demuxer {
     pub fn program(&self) -> Option<u16> {
         let current = self.program.current.filter(|_| !self.program.pmt_content.is_empty());
         current.map(|(number, _)| number)
+    }
+
+    /// Why no frame of audio or video has come of what was pushed since the last one. `None` if nothing
+    /// was.
+    pub fn unreadable(&self) -> Option<Unreadable> {
+        let (has_come, before) = self.since_frame;
+        let Program { counters, current, has_pat, has_pmt, tracks, .. } = &self.program;
+        has_come.then(|| match current {
+            _ if counters.packets == before.packets => Unreadable::NotTransportStream,
+            None if !has_pat => Unreadable::NoPat,
+            None => Unreadable::NoProgram,
+            Some(_) if !has_pmt => Unreadable::NoPmt,
+            Some(_) if tracks.is_empty() => Unreadable::NoTrack,
+            Some(_) if counters.scrambled > before.scrambled => Unreadable::Scrambled,
+            Some(_) => Unreadable::NoFrame,
+        })
     }
 
     /// What it takes.
@@ -302,6 +334,7 @@ impl Program {
         if !section.is_current {
             return;
         }
+        self.has_pat = true;
         if section.section == 0 {
             self.listed.clear();
         }
@@ -334,7 +367,11 @@ impl Program {
     fn pmt_section(&mut self, section: &Section<'_>) {
         let is_ours = self.current.is_some_and(|(number, _)| number == section.number);
         // Whether it is another is seen by its bytes: senders change tables without a new version.
-        if !is_ours || !section.is_current || section.content == self.pmt_content {
+        if !is_ours || !section.is_current {
+            return;
+        }
+        self.has_pmt = true;
+        if section.content == self.pmt_content {
             return;
         }
         let carried: Vec<(u16, Carried)> = psi::rows(section.content)

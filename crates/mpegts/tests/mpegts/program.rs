@@ -1,7 +1,7 @@
 //! Programs: chosen by number, changed on the way, and what is in them besides tracks.
 
 use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
-use mpegts::{DemuxSettings, Muxer};
+use mpegts::{DemuxSettings, Demuxer, Muxer, Unreadable};
 
 use crate::common::*;
 
@@ -229,4 +229,58 @@ fn what_has_no_place_is_said_and_left_out() {
         let error = muxer.write(&mut out, &frame, ms(0), true).expect_err("not carried");
         assert_eq!((error.reason(), out.len()), (reason, 0));
     }
+}
+
+#[test]
+fn why_no_frame_comes_is_known() {
+    let (begin, picture) = (pat(0, &[(1, 0x20)]), media(&pictures(0, 3, 11), 0));
+    let video = pmt(0x20, 0, 1, &[(0x1b, 0x100)]);
+    let mut scrambled = picture.clone();
+    scrambled.chunks_mut(188).for_each(|packet| packet[3] |= 0x80);
+    let broken = media(&pictures(0, 3, 11)[1..], 0);
+    let cases = [
+        (vec![0; 5_000], None, Unreadable::NotTransportStream),
+        (picture.clone(), None, Unreadable::NoPat),
+        ([&begin[..], &picture].concat(), None, Unreadable::NoPmt),
+        ([&begin[..], &video, &picture].concat(), Some(7), Unreadable::NoProgram),
+        (pat(0, &[]).repeat(4), None, Unreadable::NoProgram),
+        // MPEG-2 video and DVB subtitles.
+        (
+            [&begin[..], &pmt(0x20, 0, 1, &[(0x02, 0x100), (0x06, 0x101)]), &picture].concat(),
+            None,
+            Unreadable::NoTrack,
+        ),
+        // Of two programs neither has a track.
+        (
+            [&pat(0, &[(1, 0x20), (7, 0x21)]), &pmt(0x20, 0, 1, &[]), &pmt(0x21, 0, 7, &[]), &picture[..]]
+                .concat(),
+            None,
+            Unreadable::NoTrack,
+        ),
+        ([&begin[..], &video, &scrambled].concat(), None, Unreadable::Scrambled),
+        // Without parameter sets.
+        ([&begin[..], &video, &broken].concat(), None, Unreadable::NoFrame),
+    ];
+    for (bytes, program, expected) in cases {
+        let settings = DemuxSettings { program, ..DemuxSettings::default() };
+        let (frames, demuxer) = demux(&bytes, 1316, settings);
+        assert_eq!((sizes(&frames), demuxer.unreadable()), (Vec::new(), Some(expected)));
+    }
+}
+
+#[test]
+fn what_has_been_read_is_no_reason_and_what_comes_after_it_may_be_one() {
+    let mut demuxer = Demuxer::new(DemuxSettings::default());
+    assert_eq!(demuxer.unreadable(), None, "nothing has come");
+    let begin = [pat(0, &[(1, 0x20)]), pmt(0x20, 0, 1, &[(0x1b, 0x100)]), media(&pictures(0, 3, 11), 0)];
+    demuxer.push(&begin.concat());
+    demuxer.finish();
+    assert_eq!(std::iter::from_fn(|| demuxer.next_frame()).count(), 4);
+    assert_eq!(demuxer.unreadable(), None);
+    // The encoder goes on with a codec that is not carried.
+    demuxer.push(&[pmt(0x20, 1, 1, &[(0x02, 0x100)]), media(&pictures(120, 3, 11), 0)].concat());
+    while demuxer.next_frame().is_some() {}
+    assert_eq!(demuxer.unreadable(), Some(Unreadable::NoTrack));
+    demuxer.push(&[0; 5_000]);
+    assert_eq!(demuxer.unreadable(), Some(Unreadable::NoTrack), "since the last frame");
 }

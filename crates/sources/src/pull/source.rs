@@ -107,14 +107,14 @@ impl Source {
         }
     }
 
-    /// What to say when no message has come for too long.
-    pub(super) fn complaint(&self, is_live: bool) -> String {
+    /// Why no media comes although bytes do.
+    pub(super) fn complaint(&self) -> String {
         let complaint = match self {
-            Self::Srt(source) if !is_live => source.ts.complaint(),
-            Self::Udp(source) if !is_live => source.ts.complaint(),
+            Self::Srt(source) => source.ts.complaint(),
+            Self::Udp(source) => source.ts.complaint(),
             _ => None,
         };
-        complaint.unwrap_or_else(|| "the source sends nothing".to_owned())
+        complaint.unwrap_or_else(|| "nothing of what the source sends is media that can be read".to_owned())
     }
 
     /// Who sends it, where that is known.

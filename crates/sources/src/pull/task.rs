@@ -156,7 +156,7 @@ impl Attempt<'_> {
         publisher: &mut Option<Publisher>,
         stopping: &mut watch::Receiver<bool>,
     ) -> Result<std::convert::Infallible, End> {
-        let mut last_message = Instant::now();
+        let (mut last_bytes, mut last_media) = (Instant::now(), Instant::now());
         let stall_timeout = source.stall_timeout(self.settings);
         let mut metadata = None;
         let mut unheard = None;
@@ -166,17 +166,20 @@ impl Attempt<'_> {
             tokio::select! {
                 _ = stopping.changed() => return Err(End::Stopping),
                 ended = ended(publisher) => return Err(End::Unpublished(ended)),
-                () = sleep_until(last_message + stall_timeout), if !was_waiting => {
+                () = sleep_until(last_media + stall_timeout), if !was_waiting => {
                     has_stalled = true;
                     source.finish();
                 }
                 filled = source.fill() => {
                     let bytes = filled?;
+                    if bytes > 0 {
+                        last_bytes = Instant::now();
+                    }
                     self.pull.change(|status| status.moved(bytes as u64));
                 }
             }
             if was_waiting && !source.is_waiting() {
-                last_message = Instant::now();
+                last_media = Instant::now();
             } else if was_waiting && unheard.is_none() {
                 unheard = source.unheard();
                 if let Some(reason) = &unheard {
@@ -185,12 +188,15 @@ impl Attempt<'_> {
                 }
             }
             while let Some(message) = source.next_message()? {
-                last_message = Instant::now();
                 // A message that is no frame is left out, as of any publisher.
                 let Ok((frame, others)) = message else {
                     publisher.iter().for_each(Publisher::count_invalid);
                     continue;
                 };
+                // Of metadata and cues alone nobody sees or hears anything.
+                if frame.track.kind != MediaKind::Data {
+                    last_media = Instant::now();
+                }
                 let publisher = match publisher {
                     Some(publisher) => publisher,
                     // Metadata alone is not yet a stream; the newest is kept for when it is one.
@@ -209,7 +215,10 @@ impl Attempt<'_> {
             }
             publisher.iter().for_each(Publisher::flush);
             if has_stalled {
-                return Err(End::Failed(source.complaint(publisher.is_some())));
+                // The end of what a source sent before it fell silent may be part of a frame.
+                let is_silent = last_bytes.elapsed() > stall_timeout / 2;
+                let silence = || "the source sends nothing".to_owned();
+                return Err(End::Failed(if is_silent { silence() } else { source.complaint() }));
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The transport stream of a pull, however its packets come.
 
 use media::Frame;
-use mpegts::{DemuxSettings, Demuxer};
+use mpegts::{DemuxSettings, Demuxer, Unreadable};
 
 use crate::settings::SourceSettings;
 
@@ -36,15 +36,13 @@ impl TsInput {
         self.demuxer.next_frame()
     }
 
-    /// Why nothing of what has come is a frame; `None` if nothing has come.
+    /// Why nothing of what has come since the last frame is one; `None` if nothing has come.
     pub(super) fn complaint(&self) -> Option<String> {
-        let counters = self.demuxer.counters();
-        self.has_come.then(|| match (self.demuxer.program(), self.program) {
-            _ if counters.packets == 0 => "what comes is no MPEG-TS".to_owned(),
-            (None, Some(number)) => format!("what comes has no program {number}"),
-            (None, None) => "what comes has no program".to_owned(),
-            _ if counters.scrambled > 0 => "what comes is scrambled".to_owned(),
-            (Some(number), _) => format!("no frame of program {number} can be read"),
+        let unreadable = self.demuxer.unreadable()?;
+        Some(match (unreadable, self.program.or(self.demuxer.program())) {
+            (Unreadable::NoProgram, Some(number)) => format!("what comes has no program {number}"),
+            (Unreadable::NoFrame, Some(number)) => format!("no frame of program {number} can be read"),
+            _ => unreadable.reason().to_owned(),
         })
     }
 }

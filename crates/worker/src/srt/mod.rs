@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mpegts::{Demuxer, PACKET_BYTES};
+use mpegts::{Demuxer, PACKET_BYTES, Unreadable};
 use srt::{CookieSecret, SocketId, TS_PAYLOAD_BYTES};
 
 use crate::ids::ConnId;
@@ -97,6 +97,8 @@ pub(crate) struct SrtLink {
     pending: Option<AddressSlot>,
     /// Bytes received and packets, not yet counted for the session.
     received: (u64, u64),
+    /// When a publisher's packets have last made a frame of audio or video, at first when it came.
+    media_ms: u64,
     /// Its place among those of its address; tests need none.
     _place: Option<AddressSlot>,
 }
@@ -183,6 +185,11 @@ impl Srt {
 }
 
 impl SrtLink {
+    /// Since when a publisher sends nothing that can be played, and why it cannot be.
+    pub(crate) fn unreadable(&self) -> (u64, Option<Unreadable>) {
+        (self.media_ms, self.demuxer.as_ref().and_then(|demuxer| demuxer.unreadable()))
+    }
+
     /// Whether a player may be given more.
     pub(crate) fn has_room(&self) -> bool {
         self.connection.waiting() < WAITING_MAX && self.connection.room() > 0

@@ -174,6 +174,7 @@ impl Worker {
             is_answered: false,
             pending: Some(pending),
             received: (0, 0),
+            media_ms: self.ctx.now_ms,
             connection,
             _place: Some(place),
         };

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use media::FrameRole;
 use srt::{End, Incoming, SocketId};
 
 use super::Srt;
@@ -105,6 +106,9 @@ impl Worker {
                 return;
             };
             let Some(frame) = link.demuxer.as_mut().and_then(|demuxer| demuxer.next_frame()) else { return };
+            if matches!(frame.role, FrameRole::Key | FrameRole::Inter | FrameRole::Audio) {
+                link.media_ms = self.ctx.now_ms;
+            }
             self.ctx.counters.frames_in += 1;
             self.receive_frame(publish.stream, &Arc::new(frame));
         }

@@ -46,6 +46,7 @@ fn link(now: Instant, limits: Limits) -> SrtLink {
         is_answered: true,
         pending: None,
         received: (0, 0),
+        media_ms: 0,
         _place: None,
     }
 }
