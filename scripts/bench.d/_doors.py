@@ -10,7 +10,7 @@ import time
 
 import _contenders
 from _bench import LOAD_CORE, ROOT, SERVER_CORE, free_port
-from _rtc import TOKEN, prefer
+from _rtc import TOKEN, UNLIMITED, Server, prefer
 
 STREAM = "live/sample"
 
@@ -63,6 +63,7 @@ def start_millstream(bench, more=(), core=SERVER_CORE):
     lines = [
         "[server]",
         "workers = 1",
+        *UNLIMITED,
         "[rtmp]",
         f'listen = "127.0.0.1:{ports["rtmp"]}"',
         "[http]",
@@ -103,6 +104,25 @@ def start_millstream(bench, more=(), core=SERVER_CORE):
     bench.running.append(process)
     bench.await_port(process, ports["http"])
     return Doors("millstream", process, ports)
+
+
+# Door, and where what is published comes from: H.264 and AAC by RTMP, H.264 and Opus by WHIP.
+CAMERAS = {
+    "whep-of-rtsp": lambda feeder: feeder.publish("direct/sample"),
+    "whep-of-rtsp-direct": lambda feeder: f"http://127.0.0.1:{feeder.ports['http']}/whip/direct/sample",
+}
+
+
+def start_camera(bench, server):
+    """Millstream on the load's core that records `direct/sample` at `server` by RTSP, audio as it came."""
+    url = f"rtsp://127.0.0.1:{server.ports['rtsp']}/{STREAM}?token={TOKEN}"
+    more = ["bridge_aac = false", "[[push]]", 'stream = "direct/sample"', f'url = "{url}"']
+    return start_millstream(bench, more, core=LOAD_CORE)
+
+
+def as_whep(server, net, publish):
+    """The server as the benchmarks of WebRTC know one."""
+    return Server("millstream", "gso", net, server.process, f"http://127.0.0.1:{server.ports['http']}/whep/{STREAM}", publish)
 
 
 def start_mediamtx(bench):
