@@ -62,6 +62,15 @@ class Channel {
   }
 }
 
+function srtOf(seconds) {
+  const packets = Math.round(seconds * 200);
+  return {
+    packets, lost_packets: Math.round(packets / 400), retransmitted_packets: Math.round(packets / 410),
+    dropped_packets: 0, late_packets: 0, undecrypted_packets: 0, rtt_ms: 12 + Math.sin(seconds),
+    latency_ms: 120, buffer_packets: 14, buffer_bytes: 18_424, buffer_ms: 60, encrypted: true,
+  };
+}
+
 class Pull {
   constructor({ app, name, url, on_demand = false }, source, now) {
     Object.assign(this, { app, name, url: url.replace(/\/\/[^/@]*@/, '//'), on_demand, source, since: now });
@@ -81,6 +90,7 @@ class Pull {
       last_error_at: iso(this.dead ? now - (now - this.since) % 8_000 : this.since - 60_000), retry_in_ms: this.dead ? 8_000 - (now - this.since) % 8_000 : null,
       bytes: this.dead || this.idle ? 0 : Math.round(seconds * 262_500),
       bitrate_bits_per_second: this.dead || this.idle ? 0 : Math.round(2.1e6 + 1e5 * Math.sin(seconds)),
+      srt: null,
     };
   }
 }
@@ -107,6 +117,7 @@ class Push {
       bytes: dead ? 0 : Math.round(seconds * 262_500),
       bitrate_bits_per_second: dead ? 0 : Math.round(2.1e6 + 1e5 * Math.sin(seconds)),
       frames: dead ? 0 : Math.round(seconds * 72), frames_left_out: dropped,
+      srt: this.url.startsWith('srt:') && !dead ? srtOf(seconds) : null,
     }));
     return { id: this.id, source: this.source, stream: this.stream, url: this.url, streams };
   }
@@ -150,6 +161,10 @@ export function makeSources({ empty }) {
         ],
       }, 'configuration', now - 4_000_000),
       new Push({ stream: 'live/show', url: 'srt://edge.example.org:8890?streamid=x' }, 'api', now),
+      new Push({
+        stream: 'sport/court-4', url: 'srt://studio.example.org:9000?streamid=x',
+        streams: [{ app: 'sport', name: 'court-4' }],
+      }, 'configuration', now - 4_000_000),
     );
   }
   const answer = (method, path, body) => {

@@ -23,6 +23,7 @@ import {
   pullProblem,
   pushProblem,
   pushState,
+  srtWords,
   takesToken,
   tokenOf,
   waitWords,
@@ -30,6 +31,25 @@ import {
 } from '../src/components/source-words';
 import { Sources } from '../src/state/sources';
 import { aChannel, aPull, aPushed } from './samples';
+
+describe('words of a connection by SRT', () => {
+  const srt = {
+    packets: 4000, lost_packets: 3, retransmitted_packets: 2, dropped_packets: 1, late_packets: 0,
+    undecrypted_packets: 0, rtt_ms: 12.4, latency_ms: 120, buffer_packets: 5, buffer_bytes: 6580,
+    buffer_ms: 110, encrypted: false,
+  };
+
+  it('say how much was lost, and how far it is', () => {
+    expect(srtWords(srt)).toBe(
+      'SRT: round trip 12\u00a0ms, 3 of 4,000 packets lost, 2 sent again, 1 given up, 110\u00a0ms in the buffer',
+    );
+    expect(srtWords({ ...srt, rtt_ms: null })).toContain('SRT: 3 of 4,000 packets lost');
+  });
+
+  it('are none of another protocol, or while there is no connection', () => {
+    expect([srtWords(null), srtWords(aPull('live/a').srt)]).toEqual(['', '']);
+  });
+});
 
 describe('words of a channel', () => {
   it.each([

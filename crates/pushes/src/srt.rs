@@ -12,6 +12,7 @@ use sources::settings::SourceSettings;
 use srt::{Caller, Connection, DATAGRAM_BYTES_MAX, End};
 use tokio::net::UdpSocket;
 use tokio::time::{Instant, sleep_until};
+use worker_api::snapshot::SrtSessionSnapshot;
 
 use crate::failure::{Failure, LOOP, NotSent};
 use crate::spec::is_this_server;
@@ -164,6 +165,13 @@ impl SrtPush {
                 return;
             }
         }
+    }
+
+    /// The connection.
+    pub(crate) fn link(&self) -> Option<SrtSessionSnapshot> {
+        let State::Connected(connection) = &self.state else { return None };
+        let status = connection.status(Instant::now().into_std());
+        Some(SrtSessionSnapshot { counters: connection.counters(), status })
     }
 
     pub(crate) fn peer(&self) -> SocketAddr {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use media::Frame;
 use sources::settings::SourceSettings;
+use worker_api::snapshot::SrtSessionSnapshot;
 
 use crate::failure::{Failure, NotSent};
 use crate::rtmp::RtmpPush;
@@ -130,6 +131,19 @@ impl Target {
         };
         // Who does not take it is left alone.
         let _ = tokio::time::timeout(FINISH_WITHIN, finishing).await;
+    }
+
+    /// Whether it takes SRT.
+    pub(crate) fn is_srt(&self) -> bool {
+        matches!(self, Self::Srt(_))
+    }
+
+    /// Its SRT connection, if it has one.
+    pub(crate) fn srt(&self) -> Option<SrtSessionSnapshot> {
+        match self {
+            Self::Srt(target) => target.link(),
+            Self::Rtmp(_) | Self::Rtsp(_) | Self::Udp(_) | Self::Whip(_) => None,
+        }
     }
 
     /// Where it is.

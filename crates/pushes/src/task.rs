@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use media::{Frame, FrameRole, MediaKind, TrackId};
 use sources::backoff::{Backoff, random};
-use sources::pull::Status;
+use sources::pull::{SRT_EVERY, Status};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 use worker_api::EndReason;
 use worker_api::snapshot::Protocol;
 use worker_api::tap::{Tap, TapItem, TapRefusal, TapRequest};
@@ -72,6 +72,13 @@ impl Push {
 
     fn change(&self, change: impl FnOnce(&mut PushStatus)) {
         change(&mut self.locked());
+    }
+
+    /// How its SRT connection is, for the API and metrics.
+    fn note_srt(&self, target: &Target) {
+        if let Some(link) = target.srt() {
+            self.change(|status| status.link.srt = Some(link));
+        }
     }
 
     fn locked(&self) -> MutexGuard<'_, PushStatus> {
@@ -191,7 +198,9 @@ impl Attempt<'_> {
         if let Some(peer) = target.peer() {
             tracing::debug!(stream = self.push.stream(), %peer, "the target has accepted");
         }
+        let push = self.push;
         let end = self.relay(&mut target, &mut tap, queue, stop).await;
+        push.note_srt(&target);
         drop(tap);
         if matches!(end, End::Over) {
             target.finish().await;
@@ -235,6 +244,8 @@ impl Attempt<'_> {
         let mut carried = Carried::default();
         let mut progress = Progress::new(Instant::now());
         let mut is_over = false;
+        let mut srt_due = interval(SRT_EVERY);
+        srt_due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let left_out_before = push.status().left_out;
         push.change(|status| status.not_carried = None);
         loop {
@@ -286,6 +297,7 @@ impl Attempt<'_> {
                     }
                     Err(failure) => return End::Failed(failure),
                 },
+                _ = srt_due.tick(), if target.is_srt() => push.note_srt(target),
                 () = sleep_until(progress.since + settings.stall_timeout), if is_blocked => {
                     return End::Failed(Failure::new("the target takes nothing"));
                 }

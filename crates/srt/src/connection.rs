@@ -132,6 +132,27 @@ pub struct Counters {
     pub keys_changed: u64,
 }
 
+impl Counters {
+    /// Adds what another connection has counted.
+    pub fn add(&mut self, other: &Self) {
+        self.packets_in += other.packets_in;
+        self.bytes_in += other.bytes_in;
+        self.lost_in += other.lost_in;
+        self.retransmitted_in += other.retransmitted_in;
+        self.dropped_in += other.dropped_in;
+        self.late_in += other.late_in;
+        self.no_room_in += other.no_room_in;
+        self.undecrypted_in += other.undecrypted_in;
+        self.invalid_in += other.invalid_in;
+        self.packets_out += other.packets_out;
+        self.bytes_out += other.bytes_out;
+        self.lost_out += other.lost_out;
+        self.retransmitted_out += other.retransmitted_out;
+        self.dropped_out += other.dropped_out;
+        self.keys_changed += other.keys_changed;
+    }
+}
+
 /// How a connection is now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Status {

@@ -4,6 +4,7 @@
  *
  * As documented in `/api/v1/openapi.json`. Addresses come without credentials.
  */
+import type { SrtSession } from './types';
 
 /** What has happened to a channel, newest last; the server keeps a few. */
 export interface ChannelEvent {
@@ -99,6 +100,8 @@ export interface Pull {
   retry_in_ms: number | null;
   bytes: number;
   bitrate_bits_per_second: number;
+  /** Its connection, while it has one by SRT. */
+  srt?: SrtSession | null;
 }
 
 export interface NewChannel {
@@ -141,6 +144,7 @@ export interface PushedStream {
   frames: number;
   /** Frames that the target was too slow for, or cannot carry. */
   frames_left_out: number;
+  srt?: SrtSession | null;
 }
 
 export interface NewPull {

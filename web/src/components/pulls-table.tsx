@@ -7,7 +7,7 @@ import { streamHref } from '../lib/routes';
 import { streamKey } from '../lib/urls';
 import { Badge } from './pieces';
 import { RemovePull } from './source-actions';
-import { errorWords, isPattern, linkWords, pullState } from './source-words';
+import { errorWords, isPattern, linkWords, pullState, srtWords } from './source-words';
 
 export function PullsTable({ pulls }: { pulls: readonly Pull[] }) {
   return (
@@ -63,6 +63,7 @@ function Row({ pull }: { pull: Pull }) {
       </td>
       <td data-label="Connection" class="cell-trouble">
         <span class={pull.state === 'waiting' ? 'warn' : ''}>{connectionWords(pull)}</span>
+        {pull.srt && <span class="sub">{srtWords(pull.srt)}</span>}
         {pull.last_error !== null && (
           <span class="sub" title={pull.last_error}>
             {errorWords(pull, Date.now())}

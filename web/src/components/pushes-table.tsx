@@ -8,7 +8,7 @@ import { streamHref } from '../lib/routes';
 import { streamKey } from '../lib/urls';
 import { Badge } from './pieces';
 import { RemovePush } from './source-actions';
-import { errorWords, linkWords, pushState } from './source-words';
+import { errorWords, linkWords, pushState, srtWords } from './source-words';
 
 export function PushesTable({ pushes }: { pushes: readonly Push[] }) {
   return (
@@ -103,6 +103,7 @@ function Row({ push, stream, isFirst }: { push: Push; stream: PushedStream; isFi
       </td>
       <td data-label="Connection" class="cell-trouble">
         <span class={stream.state === 'waiting' ? 'warn' : ''}>{linkWords(stream)}</span>
+        {stream.srt && <span class="sub">{srtWords(stream.srt)}</span>}
         {stream.last_error !== null && (
           <span class="sub" title={stream.last_error}>
             {errorWords(stream, Date.now())}

@@ -2,6 +2,7 @@
  * What a channel or a pull does, in a few words, the same on every page.
  */
 import type { Channel, ChannelEvent, ChannelState, Pull, PullState, PushedStream } from '../api/sources';
+import type { SrtSession } from '../api/types';
 import { nameProblem, type StreamRef } from '../lib/urls';
 import { clockTime, count, duration, milliseconds, plural } from '../lib/format';
 
@@ -117,6 +118,19 @@ export function linkWords(link: Link, now = Date.now()): string {
   }
   const attempts = link.attempts === 0 ? '' : plural(link.attempts, 'attempt', 'attempts');
   return [attempts, retryWords(link.retry_in_ms)].filter(Boolean).join(', ');
+}
+
+/** `SRT: round trip 12 ms, 3 of 4,000 packets lost, 2 sent again, 0 given up, 120 ms in the buffer` */
+export function srtWords(srt: SrtSession | null | undefined): string {
+  if (!srt) return '';
+  const words = [
+    srt.rtt_ms === null ? '' : `round trip ${milliseconds(srt.rtt_ms)}`,
+    `${count(srt.lost_packets)} of ${count(srt.packets)} packets lost`,
+    `${count(srt.retransmitted_packets)} sent again`,
+    `${count(srt.dropped_packets)} given up`,
+    `${milliseconds(srt.buffer_ms)} in the buffer`,
+  ];
+  return `SRT: ${words.filter(Boolean).join(', ')}`;
 }
 
 /** Why a pull or a push failed last; with the time, once that is over. */

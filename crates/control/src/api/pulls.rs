@@ -9,11 +9,13 @@ use axum::http::StatusCode;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use super::types::SrtSession;
 use super::{Failure, StreamName};
 use crate::Context;
 use crate::error_response::ErrorBody;
 use sources::pull::{self, NotAdded, PullSpec};
 use sources::settings::AddedBy;
+use worker_api::snapshot::Role;
 use worker_api::time;
 
 /// All pulls.
@@ -52,6 +54,8 @@ pub(super) struct Pull {
     /// Bytes received.
     bytes: u64,
     bitrate_bits_per_second: u64,
+    /// Its connection, while it has one by SRT.
+    srt: Option<SrtSession>,
 }
 
 /// A pull to start. It is forgotten when the server restarts; lasting ones are in the configuration.
@@ -96,6 +100,7 @@ impl From<&pull::Pull> for Pull {
             retry_in_ms: status.retry_in().map(|pause| pause.as_millis() as u64),
             bitrate_bits_per_second: status.bits_per_second(),
             bytes: status.bytes,
+            srt: status.srt.as_ref().map(|srt| SrtSession::new(srt, Role::Publisher)),
             last_error,
             last_error_at: failed_at.map(time::rfc3339),
         }

@@ -10,11 +10,13 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Failure;
+use super::types::SrtSession;
 use crate::Context;
 use crate::error_response::ErrorBody;
 use ::pushes::{NotAdded, PushSpec, Rule};
 use sources::pull;
 use sources::settings::AddedBy;
+use worker_api::snapshot::Role;
 use worker_api::time;
 
 /// All pushes.
@@ -68,6 +70,8 @@ pub(super) struct PushedStream {
     frames: u64,
     /// Frames that the target was too slow for, or cannot carry.
     frames_left_out: u64,
+    /// Its connection, while it has one by SRT.
+    srt: Option<SrtSession>,
 }
 
 /// A push to start. It is forgotten when the server restarts; lasting ones are in the configuration.
@@ -124,6 +128,7 @@ impl From<&::pushes::Push> for PushedStream {
             bytes: status.link.bytes,
             frames: status.frames,
             frames_left_out: status.left_out,
+            srt: status.link.srt.as_ref().map(|srt| SrtSession::new(srt, Role::Player)),
             not_carried: status.not_carried,
             last_error,
             last_error_at: failed_at.map(time::rfc3339),

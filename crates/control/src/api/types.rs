@@ -400,7 +400,7 @@ pub(super) struct Session {
     pub(super) srt: Option<SrtSession>,
 }
 
-/// The connection of an SRT session, in the direction of its media.
+/// The connection of an SRT session, pull or push, in the direction of its media.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct SrtSession {
     /// Data packets, each once.
@@ -426,7 +426,8 @@ pub(super) struct SrtSession {
 }
 
 impl SrtSession {
-    fn new(srt: &SrtSessionSnapshot, role: Role) -> Self {
+    /// A pull is what a publisher is, and a push what a player is.
+    pub(super) fn new(srt: &SrtSessionSnapshot, role: Role) -> Self {
         let SrtSessionSnapshot { counters, status } = srt;
         let is_publisher = role == Role::Publisher;
         let of = |publisher: u64, player: u64| if is_publisher { publisher } else { player };

@@ -219,7 +219,18 @@ fn by_srt_every_frame_arrives_unchanged() {
     let server = pushing("live/*", &format!("srt://{srt}?streamid=publish:{{app}}/{{stream}}"));
     let rtmp = Player::start(&target.rtmp_url("live/mill"), target.dir.path().join("rtmp"));
     target.wait_for_players("live/mill", 1);
-    publish(&server.rtmp_url("live/mill"), 2).finish();
+    let publisher = publish(&server.rtmp_url("live/mill"), 2);
+    let push = wait_for_push(&server, "the connection is shown", |push| {
+        push["srt"]["packets"].as_u64() > Some(50) && push["srt"]["rtt_ms"].is_number()
+    });
+    let srt = &push["srt"];
+    assert_eq!((&srt["latency_ms"], &srt["dropped_packets"]), (&120.into(), &0.into()), "{push}");
+    let metrics = http::get(server.http, "/metrics").expect("metrics").text();
+    for name in ["sent_packets_total", "lost_packets_total", "round_trip_seconds", "buffer_seconds"] {
+        let series = format!("millstream_push_srt_{name}{{app=\"live\",stream=\"mill\"}} ");
+        assert!(metrics.contains(&series), "{series}");
+    }
+    publisher.finish();
     target.wait_for_publisher("live/mill", false);
     compare(&rtmp.frames_after_end(), &frames_of(&sample()), 0);
 }

@@ -101,14 +101,27 @@ fn a_stream_is_pulled_from_another_server() {
     let publisher = publish(&origin.srt_url("publish:live/cam&passphrase=correct horse"));
     let pull = wait_for_pull(&server, "copy", "live", |pull| pull["state"] == "live");
     assert!(pull["url"].as_str().is_some_and(|url| url.ends_with("?...")), "{pull}");
+    let pull = wait_for_pull(&server, "copy", "a connection", |pull| {
+        pull["srt"]["packets"].as_u64() > Some(50) && pull["srt"]["rtt_ms"].is_number()
+    });
+    let srt = &pull["srt"];
+    assert_eq!((&srt["latency_ms"], &srt["dropped_packets"]), (&200.into(), &0.into()), "{pull}");
+    assert_eq!(srt["encrypted"], true, "{pull}");
     publisher.finish();
     origin.wait_for_publisher("live/cam", false);
     compare(&flv.frames_after_end(), &frames_of(&sample()), UNSENT);
     // Who is removed here learns why it is over there.
     drop(origin);
     wait_for_pull(&server, "copy", "why it ended", |pull| {
-        pull["last_error"].as_str().is_some_and(|error| error.contains("the listener"))
+        let error = pull["last_error"].as_str();
+        pull["srt"].is_null() && error.is_some_and(|error| error.contains("the listener"))
     });
+    // What its connection has counted stays.
+    let counted = |name: &str| {
+        server.counter(&format!("millstream_pull_srt_{name}_total{{app=\"live\",stream=\"copy\"}}"))
+    };
+    assert!(counted("received_packets") > 50);
+    assert_eq!((counted("dropped_packets"), counted("undecrypted_packets")), (0, 0));
 }
 
 #[test]

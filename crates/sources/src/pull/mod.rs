@@ -27,7 +27,7 @@ pub use hls::HlsUrl;
 pub use on_demand::{Demand, OnDemand};
 pub use rtsp_play::RtspUrl;
 pub use spec::PullSpec;
-pub use status::{State, Status};
+pub use status::{SRT_EVERY, State, Status};
 pub use task::Pull;
 pub use udp::UdpUrl;
 

@@ -16,6 +16,7 @@ use super::srt::SrtPlay;
 use super::udp::UdpTs;
 use super::whep::WhepPlay;
 use crate::settings::SourceSettings;
+use worker_api::snapshot::SrtSessionSnapshot;
 
 /// An open stream.
 #[derive(Debug)]
@@ -115,6 +116,19 @@ impl Source {
             _ => None,
         };
         complaint.unwrap_or_else(|| "nothing of what the source sends is media that can be read".to_owned())
+    }
+
+    /// Whether it comes by SRT.
+    pub(super) fn is_srt(&self) -> bool {
+        matches!(self, Self::Srt(_))
+    }
+
+    /// Its SRT connection, once there is one.
+    pub(super) fn srt(&self) -> Option<SrtSessionSnapshot> {
+        match self {
+            Self::Srt(source) => source.link(),
+            _ => None,
+        }
     }
 
     /// Who sends it, where that is known.

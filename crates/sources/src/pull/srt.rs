@@ -14,6 +14,7 @@ use super::ts::TsInput;
 use crate::peer::{call, call_failed, hang_up};
 use crate::settings::SourceSettings;
 use crate::srt_url::SrtUrl;
+use worker_api::snapshot::SrtSessionSnapshot;
 
 /// Datagrams read at a time.
 const BATCH: usize = 64;
@@ -120,6 +121,13 @@ impl SrtPlay {
             });
         }
         Ok(bytes)
+    }
+
+    /// The connection, once the listener has accepted.
+    pub(super) fn link(&self) -> Option<SrtSessionSnapshot> {
+        let State::Connected(connection) = &self.state else { return None };
+        let status = connection.status(Instant::now().into_std());
+        Some(SrtSessionSnapshot { counters: connection.counters(), status })
     }
 
     /// Who sends it.

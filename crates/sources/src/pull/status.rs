@@ -6,8 +6,11 @@ use serde::Serialize;
 use tokio::time::Instant;
 use utoipa::ToSchema;
 
+use worker_api::snapshot::SrtSessionSnapshot;
 use worker_api::time;
 
+/// How often the state of an SRT connection is taken.
+pub const SRT_EVERY: Duration = Duration::from_millis(500);
 /// Shortest time a rate is averaged over, and half the time after which one counts as zero.
 const SAMPLE: Duration = Duration::from_secs(1);
 
@@ -60,6 +63,10 @@ pub struct Status {
     pub last_error: Option<(String, SystemTime)>,
     /// Bytes received of bodies and messages; of a push, bytes sent.
     pub bytes: u64,
+    /// Its SRT connection, while there is one.
+    pub srt: Option<SrtSessionSnapshot>,
+    /// What SRT connections that have ended have counted; `None` before the first.
+    srt_ended: Option<srt::Counters>,
     retry_at: Option<Instant>,
     was_live: bool,
     bits_per_second: u64,
@@ -84,6 +91,8 @@ impl Status {
             failures: 0,
             last_error: None,
             bytes: 0,
+            srt: None,
+            srt_ended: None,
             retry_at: None,
             was_live: false,
             bits_per_second: 0,
@@ -99,6 +108,7 @@ impl Status {
     /// Nobody plays it.
     pub(super) fn idle(&mut self) {
         self.enter(State::Idle);
+        self.end_srt();
         self.attempts = 0;
         self.bits_per_second = 0;
     }
@@ -106,6 +116,7 @@ impl Status {
     /// An attempt begins.
     pub fn connecting(&mut self) {
         self.enter(State::Connecting);
+        self.end_srt();
         self.attempts = self.attempts.saturating_add(1);
     }
 
@@ -122,6 +133,7 @@ impl Status {
             self.attempts = 0;
         }
         self.enter(State::Waiting);
+        self.end_srt();
         self.failures += 1;
         self.last_error = Some((error, self.since));
         self.retry_at = Some(Instant::now() + pause);
@@ -144,6 +156,14 @@ impl Status {
         }
     }
 
+    /// Counters of its SRT connections, all together; `None` if there was none.
+    pub fn srt_counters(&self) -> Option<srt::Counters> {
+        let Some(present) = &self.srt else { return self.srt_ended };
+        let mut counters = self.srt_ended.unwrap_or_default();
+        counters.add(&present.counters);
+        Some(counters)
+    }
+
     /// Bits per second, averaged over the last second or so.
     pub fn bits_per_second(&self) -> u64 {
         if self.sampled.0.elapsed() < 2 * SAMPLE { self.bits_per_second } else { 0 }
@@ -152,6 +172,12 @@ impl Status {
     /// Time until the next attempt, while it waits for one.
     pub fn retry_in(&self) -> Option<Duration> {
         self.retry_at.map(|at| at.saturating_duration_since(Instant::now()))
+    }
+
+    /// What its connection has counted stays when that is over.
+    fn end_srt(&mut self) {
+        self.srt_ended = self.srt_counters();
+        self.srt = None;
     }
 
     fn enter(&mut self, state: State) {
@@ -176,6 +202,33 @@ mod tests {
         assert_eq!((status.bits_per_second(), status.bytes), (80_000, 10_000));
         tokio::time::advance(Duration::from_secs(2)).await;
         assert_eq!(status.bits_per_second(), 0, "nothing has come for two seconds");
+    }
+
+    #[test]
+    fn what_srt_connections_have_counted_is_added_up() {
+        let link = |packets_in, lost_in| SrtSessionSnapshot {
+            counters: srt::Counters { packets_in, lost_in, ..srt::Counters::default() },
+            status: srt::Status {
+                round_trip: None,
+                receive_latency: SAMPLE,
+                send_latency: SAMPLE,
+                receive_buffer: (0, 0, SAMPLE),
+                send_buffer: (0, 0, SAMPLE),
+                is_encrypted: false,
+            },
+        };
+        let counted =
+            |status: &Status| status.srt_counters().map(|counters| (counters.packets_in, counters.lost_in));
+        let mut status = Status::new();
+        assert_eq!(counted(&status), None, "it has never been one by SRT");
+        for (round, expected) in [(1, (20, 2)), (2, (40, 4))] {
+            status.srt = Some(link(10, 1));
+            status.srt = Some(link(20, 2));
+            assert_eq!(counted(&status), Some(expected), "{round}");
+            status.failed("it is over".to_owned(), Duration::ZERO);
+            status.connecting();
+            assert_eq!((status.srt.clone(), counted(&status)), (None, Some(expected)), "{round}");
+        }
     }
 
     #[tokio::test(start_paused = true)]

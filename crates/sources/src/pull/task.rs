@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use media::MediaKind;
 use tokio::sync::watch;
-use tokio::time::{Instant, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, sleep_until};
 
 use super::failure::Failure;
 use super::hls::Played;
 use super::source::Source;
 use super::spec::PullSpec;
-use super::status::Status;
+use super::status::{SRT_EVERY, Status};
 use crate::backoff::{Backoff, random};
 use crate::ingest::{Ingest, Request, ended};
 use crate::names::SourceKind;
@@ -139,7 +139,11 @@ impl Attempt<'_> {
         };
         let mut publisher = None;
         let relayed = match opened {
-            Ok(source) => self.relay(source, &mut publisher, stopping).await,
+            Ok(mut source) => {
+                let relayed = self.relay(&mut source, &mut publisher, stopping).await;
+                self.note_srt(&source);
+                relayed
+            }
             Err(failure) => Err(failure.into()),
         };
         let Err(end) = relayed;
@@ -152,7 +156,7 @@ impl Attempt<'_> {
     /// Publishes what comes; returns only when it ends.
     async fn relay(
         &mut self,
-        mut source: Source,
+        source: &mut Source,
         publisher: &mut Option<Publisher>,
         stopping: &mut watch::Receiver<bool>,
     ) -> Result<std::convert::Infallible, End> {
@@ -160,6 +164,8 @@ impl Attempt<'_> {
         let stall_timeout = source.stall_timeout(self.settings);
         let mut metadata = None;
         let mut unheard = None;
+        let mut srt_due = interval(SRT_EVERY);
+        srt_due.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             let was_waiting = source.is_waiting();
             let mut has_stalled = false;
@@ -177,6 +183,7 @@ impl Attempt<'_> {
                     }
                     self.pull.change(|status| status.moved(bytes as u64));
                 }
+                _ = srt_due.tick(), if source.is_srt() => self.note_srt(source),
             }
             if was_waiting && !source.is_waiting() {
                 last_media = Instant::now();
@@ -220,6 +227,13 @@ impl Attempt<'_> {
                 let silence = || "the source sends nothing".to_owned();
                 return Err(End::Failed(if is_silent { silence() } else { source.complaint() }));
             }
+        }
+    }
+
+    /// How its SRT connection is, for the API and metrics.
+    fn note_srt(&self, source: &Source) {
+        if let Some(link) = source.srt() {
+            self.pull.change(|status| status.srt = Some(link));
         }
     }
 
