@@ -121,6 +121,7 @@ mod signed_tokens;
 mod slow_player;
 mod source_secrets;
 mod srt_doors;
+mod srt_handshake;
 mod srt_hostile;
 mod stats_access;
 mod stats_once;

@@ -1,6 +1,6 @@
 //! Callers by SRT that may not come in, come too often, or send what makes no sense.
 
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};
 
 use srt::{
@@ -23,14 +23,27 @@ pub(crate) struct Client {
 }
 
 fn socket(server: &Server) -> UdpSocket {
+    socket_to(server.srt.expect("SRT is on"))
+}
+
+fn socket_to(address: SocketAddr) -> UdpSocket {
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    socket.connect(server.srt.expect("SRT is on")).expect("an address");
+    socket.connect(address).expect("an address");
     socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a socket");
     socket
 }
 
 pub(crate) fn call(server: &Server, stream_id: &str, passphrase: Option<&str>) -> Result<Client, CallError> {
-    let socket = socket(server);
+    call_at(server.srt.expect("SRT is on"), stream_id, passphrase)
+}
+
+/// Calls a listener at this address.
+pub(crate) fn call_at(
+    address: SocketAddr,
+    stream_id: &str,
+    passphrase: Option<&str>,
+) -> Result<Client, CallError> {
+    let socket = socket_to(address);
     let passphrase = passphrase.map(|text| Passphrase::new(text).expect("a length"));
     let call = Call {
         socket: SocketId::random(),
@@ -57,8 +70,19 @@ pub(crate) fn call(server: &Server, stream_id: &str, passphrase: Option<&str>) -
 }
 
 impl Client {
+    /// Has a payload sent.
+    pub(crate) fn send(&mut self, payload: &[u8]) {
+        assert!(self.connection.send(now(), payload), "there is room");
+    }
+
+    /// Says goodbye.
+    pub(crate) fn close(&mut self) {
+        self.connection.close(now());
+        self.turn();
+    }
+
     /// Sends and receives for a moment.
-    fn turn(&mut self) {
+    pub(crate) fn turn(&mut self) {
         let (mut out, mut input) = ([0; DATAGRAM_BYTES_MAX], [0; DATAGRAM_BYTES_MAX]);
         while let Some(len) = self.connection.poll_transmit(now(), &mut out) {
             let _ = self.socket.send(&out[..len]);

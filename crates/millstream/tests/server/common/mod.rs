@@ -25,6 +25,7 @@ pub(crate) mod server;
 pub(crate) mod stats;
 pub(crate) mod tls;
 pub(crate) mod tools;
+pub(crate) mod udp_relay;
 pub(crate) mod web;
 pub(crate) mod websocket;
 pub(crate) mod wire;
