@@ -8,9 +8,10 @@
 //! Parameter sets and delimiters are no part of the comparison: transport streams and RTP have to add them.
 #![expect(clippy::disallowed_methods, reason = "clients in real time read the clock")]
 
-mod film;
-mod players;
-mod publishers;
+pub(crate) mod film;
+mod pcr;
+pub(crate) mod players;
+pub(crate) mod publishers;
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,7 +21,7 @@ use std::time::Duration;
 use media::{Codec, Frame, MediaKind};
 
 use film::Film;
-use players::Player;
+use players::{Player, PushedBy};
 use publishers::Publisher;
 
 /// What a player got, compared with the film.
@@ -31,12 +32,24 @@ struct Cell {
     audio: Option<usize>,
     /// The most that times of one track are off from their first, microseconds.
     off_us: i64,
+    /// The most that the time between a picture's decoding and its showing is off from the film's.
+    decoding_us: i64,
     /// How much further audio is from video than in the film.
     apart_us: Option<i64>,
 }
 
 /// Publishes `film` by one door, plays it by all of `players`, and prints and checks the row.
-fn row(publisher: Publisher, film: &Film, players: &[Player]) {
+fn row(publisher: Publisher, film: &Film, players: &[Player]) -> Vec<(Player, Cell)> {
+    row_without_audio(publisher, film, players, &[])
+}
+
+/// The same, where some players get no audio, because their doors do not carry its codec.
+fn row_without_audio(
+    publisher: Publisher,
+    film: &Film,
+    players: &[Player],
+    without_audio: &[Player],
+) -> Vec<(Player, Cell)> {
     let (server, pulled) = publisher.server();
     let over = AtomicBool::new(false);
     let cells: Vec<(Player, Result<Cell, String>)> = thread::scope(|scope| {
@@ -51,7 +64,10 @@ fn row(publisher: Publisher, film: &Film, players: &[Player]) {
         thread::sleep(Duration::from_millis(700));
         drop(at_the_end);
         let compared = |player, frames: thread::Result<Vec<Frame>>| match frames {
-            Ok(frames) => (player, compare(player, &frames, film)),
+            Ok(frames) => {
+                let has_audio = !without_audio.contains(&player);
+                (player, compare((publisher, player), &frames, film, has_audio))
+            }
             Err(_) => (player, Err("the player panicked".to_owned())),
         };
         running.into_iter().map(|(player, thread)| compared(player, thread.join())).collect()
@@ -61,10 +77,11 @@ fn row(publisher: Publisher, film: &Film, players: &[Player]) {
         match cell {
             Ok(cell) => writeln!(
                 text,
-                "{publisher:?} -> {player:?}: video {}, audio {}, off {} us, apart {}",
-                cell.video.map_or("other codec".to_owned(), |count| count.to_string()),
-                cell.audio.map_or("other codec".to_owned(), |count| count.to_string()),
+                "{publisher:?} -> {player:?}: video {}, audio {}, off {} us, decoding off {} us, apart {}",
+                cell.video.map_or("other or none".to_owned(), |count| count.to_string()),
+                cell.audio.map_or("other or none".to_owned(), |count| count.to_string()),
                 cell.off_us,
+                cell.decoding_us,
                 cell.apart_us.map_or("-".to_owned(), |us| format!("{us} us")),
             ),
             Err(reason) => writeln!(text, "{publisher:?} -> {player:?}: BROKEN: {reason}"),
@@ -73,19 +90,23 @@ fn row(publisher: Publisher, film: &Film, players: &[Player]) {
     }
     println!("{text}");
     let bad = |player: Player, cell: &Cell| {
-        let off_us_max = match publisher {
-            Publisher::Whip => OFF_BY_WHIP_US_MAX,
-            Publisher::Rtsp => OFF_BY_RTSP_US_MAX,
-            _ if player.is_rtsp() => OFF_BY_RTSP_US_MAX,
-            _ => OFF_US_MAX,
+        let by_rtp = publisher.is_rtp() || player.is_rtsp();
+        let off_us_max = match by_rtp {
+            _ if publisher == Publisher::Whip || player.is_webrtc() => OFF_BY_WHIP_US_MAX,
+            true => OFF_BY_RTSP_US_MAX,
+            false => OFF_US_MAX,
         };
+        let decoding_us_max = if by_rtp { off_us_max } else { DECODING_US_MAX };
+        let apart_us_max = if player.is_webrtc() { APART_BY_WEBRTC_US_MAX } else { APART_US_MAX };
         cell.off_us > off_us_max
-            || cell.apart_us.is_some_and(|us| us.abs() > APART_US_MAX)
+            || cell.decoding_us > decoding_us_max
+            || cell.apart_us.is_some_and(|us| us.abs() > apart_us_max)
             || cell.video.is_some_and(|count| count < FRAMES_MIN)
             || cell.audio.is_some_and(|count| count < FRAMES_MIN)
     };
     let broken = cells.iter().any(|(player, cell)| cell.as_ref().map_or(true, |cell| bad(*player, cell)));
     assert!(!broken, "\n{text}\n{}", server.log());
+    cells.into_iter().filter_map(|(player, cell)| Some((player, cell.ok()?))).collect()
 }
 
 /// Ends the players, however the publisher ends.
@@ -98,23 +119,33 @@ impl Drop for Over<'_> {
 }
 
 /// Frames of a player as a run of the film's.
-fn compare(player: Player, frames: &[Frame], film: &Film) -> Result<Cell, String> {
+fn compare(
+    (publisher, player): (Publisher, Player),
+    frames: &[Frame],
+    film: &Film,
+    has_audio: bool,
+) -> Result<Cell, String> {
+    let by_rtp = publisher.is_rtp() || player.is_rtsp();
     let mut runs = [(None, Vec::new()), (None, Vec::new())];
+    let mut decoding_us = 0;
     for (run, kind) in runs.iter_mut().zip([MediaKind::Video, MediaKind::Audio]) {
         let of_kind = |frame: &&Frame| frame.track.kind == kind && film::is_media(frame);
         let mut got: Vec<&Frame> = frames.iter().filter(of_kind).collect();
         let sent: Vec<&Frame> = film.frames.iter().filter(of_kind).collect();
         let (Some(first), Some(expected)) = (got.first(), sent.first()) else {
-            if got.is_empty() && sent.is_empty() {
+            if got.is_empty() && (sent.is_empty() || kind == MediaKind::Audio && !has_audio) {
                 continue;
             }
             return Err(format!("{kind:?}: {} frames of {}", got.len(), sent.len()));
         };
+        if kind == MediaKind::Audio && !has_audio {
+            return Err(format!("audio of {:?} came, which is not carried", first.codec));
+        }
         if first.codec != expected.codec {
             continue;
         }
         // What is said about a picture besides it is no part of what a browser gets.
-        let unit = |frame: &Frame| film::unit(frame, player == Player::Whep);
+        let unit = |frame: &Frame| film::unit(frame, player.is_webrtc());
         let begin = sent.iter().position(|frame| unit(frame) == unit(first));
         let begin = begin.ok_or_else(|| format!("{kind:?}: the first frame is none of the film's"))?;
         for (at, (one, own)) in got.iter().zip(&sent[begin..]).enumerate() {
@@ -123,12 +154,16 @@ fn compare(player: Player, frames: &[Frame], film: &Film) -> Result<Cell, String
                 let there = there.map_or("none of its".to_owned(), |at| format!("its number {at}"));
                 return Err(format!("{kind:?}: frame {at} of {begin} on is not the film's, but {there}"));
             }
-            // The receiver of the test makes WebRTC's times of when packets come: `bridge` has tests of them.
-            if player != Player::Whep {
-                run.1.push((one.pts - own.pts).micros());
-            }
+            run.1.push((one.pts - own.pts).micros());
             if one.dts > one.pts {
                 return Err(format!("{kind:?}: frame {at} is decoded after it is shown"));
+            }
+            if !player.is_webrtc() {
+                let distance = |frame: &Frame| (frame.pts - frame.dts).micros();
+                // Of the first ones it is not known how far apart pictures are.
+                if !by_rtp || at >= FIRST_PICTURES {
+                    decoding_us = decoding_us.max((distance(one) - distance(own)).abs());
+                }
             }
         }
         // By RTP the receiver of the test goes on with silence when nothing comes any more.
@@ -144,6 +179,10 @@ fn compare(player: Player, frames: &[Frame], film: &Film) -> Result<Cell, String
         run.0 = Some(got.len());
     }
     let off = |offsets: &[i64]| {
+        // The receiver of the test makes the first times of WebRTC's of when packets come.
+        if player == Player::Whep {
+            return 0;
+        }
         let (least, most) = (offsets.iter().min(), offsets.iter().max());
         least.zip(most).map_or(0, |(least, most)| most - least)
     };
@@ -157,6 +196,7 @@ fn compare(player: Player, frames: &[Frame], film: &Film) -> Result<Cell, String
         video,
         audio,
         off_us: off(&video_offsets).max(off(&audio_offsets)),
+        decoding_us,
         apart_us: middle(&video_offsets).zip(middle(&audio_offsets)).map(|(video, audio)| audio - video),
     })
 }
@@ -171,6 +211,12 @@ const OFF_BY_RTSP_US_MAX: i64 = 20_000;
 /// The same, of a publisher whose packets pass through the bridge as well.
 const OFF_BY_WHIP_US_MAX: i64 = 100_000;
 const APART_US_MAX: i64 = 1_000;
+/// By sender reports, and in the receiver of the test, which moves pictures there little by little.
+const APART_BY_WEBRTC_US_MAX: i64 = 10_000;
+/// Milliseconds of RTMP, each of two times.
+const DECODING_US_MAX: i64 = 1_000;
+/// RTP has no decoding times, and at first it is not known how long before its showing a picture is decoded.
+const FIRST_PICTURES: usize = 3;
 /// Of either kind: players that begin late have at least the last group of pictures.
 const FRAMES_MIN: usize = 30;
 
@@ -183,6 +229,14 @@ const FRAME_PLAYERS: [Player; 8] = [
     Player::RtspTcp,
     Player::RtspUdp,
     Player::Hls,
+];
+
+/// Servers that the stream is pushed to, each as its protocol carries it.
+const PUSHED: [Player; 4] = [
+    Player::Pushed(PushedBy::Rtmp),
+    Player::Pushed(PushedBy::Srt),
+    Player::Pushed(PushedBy::Rtsp),
+    Player::Pushed(PushedBy::Udp),
 ];
 
 fn all_players() -> Vec<Player> {
@@ -212,6 +266,83 @@ fn h264_and_aac_by_mpeg_ts_over_udp_play_at_every_door() {
 #[test]
 fn h264_and_opus_by_whip_play_at_every_door() {
     row(Publisher::Whip, &Film::h264_opus(), &all_players());
+}
+
+/// PCRs are the encoder's clock, and frames have times of their own: those count.
+#[test]
+fn wrong_pcrs_change_no_time_and_end_nothing() {
+    for publisher in [Publisher::SrtWrongPcr, Publisher::TsUdpWrongPcr] {
+        row(publisher, &Film::h264_aac(), &all_players());
+    }
+}
+
+#[test]
+fn rtsp_by_udp_plays_while_others_forge_its_packets() {
+    row(Publisher::RtspUdpForged, &Film::h264_aac(), &[Player::Rtmp, Player::RtspUdp, Player::HttpTs]);
+}
+
+#[test]
+fn through_a_network_that_loses_ten_percent_srt_loses_no_frame() {
+    let film = Film::h264_aac();
+    let count = |kind| {
+        let of_kind = |frame: &&Frame| film::is_media(frame) && frame.track.kind == kind;
+        Some(film.frames.iter().filter(of_kind).count())
+    };
+    for (player, cell) in row(Publisher::SrtLossy, &film, &[Player::Rtmp, Player::Srt, Player::SrtLossy]) {
+        let all = (count(MediaKind::Video), count(MediaKind::Audio));
+        assert_eq!((cell.video, cell.audio), all, "{player:?}");
+    }
+}
+
+#[test]
+fn h264_and_audio_are_pushed_by_every_protocol_that_carries_them() {
+    for publisher in [Publisher::Rtmp, Publisher::Srt, Publisher::Rtsp] {
+        row(publisher, &Film::h264_aac(), &PUSHED);
+    }
+    let film = Film::h264_opus();
+    row(Publisher::Rtmp, &film, &[&PUSHED[..], &[Player::Pushed(PushedBy::Whip)]].concat());
+}
+
+#[test]
+fn b_frames_and_h265_are_pushed_by_every_protocol_that_carries_them() {
+    for film in [Film::of_sample("h264-b3.flv", Codec::H264), Film::of_sample("h265-b3.flv", Codec::H265)] {
+        row(Publisher::Rtmp, &film, &PUSHED);
+    }
+}
+
+#[test]
+fn mp3_and_ac3_play_at_every_door_that_carries_them() {
+    let rtsp = [Player::RtspTcp, Player::RtspUdp, Player::Pushed(PushedBy::Rtsp)];
+    // The reader of MP4 that plays HLS here knows neither.
+    let players: Vec<Player> = [&FRAME_PLAYERS[..], &[Player::Whep], &PUSHED]
+        .concat()
+        .into_iter()
+        .filter(|it| *it != Player::Hls)
+        .collect();
+    for (codec, others) in [(Codec::Mp3, &[][..]), (Codec::Ac3, &[Player::Whep])] {
+        let film = Film::h264_and_made(codec);
+        for publisher in [Publisher::Rtmp, Publisher::Srt, Publisher::TsUdp] {
+            println!("{codec}");
+            row_without_audio(publisher, &film, &players, &[&rtsp[..], others].concat());
+        }
+    }
+}
+
+#[test]
+fn g711_plays_at_every_door_that_carries_it() {
+    let players = [&FRAME_PLAYERS[..], &[Player::Whep], &PUSHED].concat();
+    // The viewer of the test offers Opus alone.
+    let without = [
+        Player::Whep,
+        Player::HttpTs,
+        Player::Srt,
+        Player::Hls,
+        Player::Pushed(PushedBy::Srt),
+        Player::Pushed(PushedBy::Udp),
+    ];
+    for publisher in [Publisher::Rtmp, Publisher::Rtsp] {
+        row_without_audio(publisher, &Film::h264_g711(), &players, &without);
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Players, each by its protocol's own machine: everything that came, as frames.
 
 use std::io::{Cursor, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -17,8 +17,11 @@ use mp4::{Limits, Mp4};
 use rtmp::flv::{FlvReader, read_frames};
 use rtp::payload::Codec as PayloadCodec;
 use rtsp::{Incoming, IncomingSettings, announced};
+use serde_json::json;
 use tungstenite::Message;
 
+use super::publishers::{LOSSY_LATENCY_MS, assert_lossy, lossy_network};
+use crate::common::origin::post;
 use crate::common::rtc::{Client, OPUS, Options, VP8};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
@@ -26,37 +29,63 @@ use crate::common::{TIMEOUT, eventually, http, websocket};
 
 /// A door out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Player {
+pub(crate) enum Player {
     Rtmp,
     HttpFlv,
     WebSocketFlv,
     HttpTs,
     Srt,
+    /// Through a network as the publisher's.
+    SrtLossy,
     RtspTcp,
     RtspUdp,
     Hls,
     Whep,
+    /// By RTMP at another server, which the stream is pushed to.
+    Pushed(PushedBy),
+}
+
+/// How a stream is pushed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PushedBy {
+    Rtmp,
+    Srt,
+    Rtsp,
+    Whip,
+    Udp,
 }
 
 impl Player {
-    /// Whether it plays by RTSP.
-    pub(super) fn is_rtsp(self) -> bool {
-        matches!(self, Self::RtspTcp | Self::RtspUdp)
+    /// Whether it plays by RTSP, or what came by it.
+    pub(crate) fn is_rtsp(self) -> bool {
+        matches!(self, Self::RtspTcp | Self::RtspUdp | Self::Pushed(PushedBy::Rtsp))
+    }
+
+    /// Whether it plays what went by WebRTC.
+    pub(crate) fn is_webrtc(self) -> bool {
+        matches!(self, Self::Whep | Self::Pushed(PushedBy::Whip))
     }
 
     /// Plays until `over`. Where a stream has to be there first, it is waited for.
-    pub(super) fn play(self, server: &Server, stream: &str, over: &AtomicBool) -> Vec<Frame> {
+    pub(crate) fn play(self, server: &Server, stream: &str, over: &AtomicBool) -> Vec<Frame> {
         let is_over = || over.load(Ordering::Relaxed);
         match self {
             Self::Rtmp => rtmp(server, stream, is_over),
             Self::HttpFlv => flv(&body(server, &format!("/{stream}.flv"), is_over)),
             Self::WebSocketFlv => flv(&messages(server, stream, is_over)),
             Self::HttpTs => ts(&body(server, &format!("/{stream}.ts"), is_over)),
-            Self::Srt => srt(server, stream, is_over),
+            Self::Srt => srt(server.srt.expect("SRT is on"), 120, stream, is_over),
+            Self::SrtLossy => {
+                let relay = lossy_network(server, 2);
+                let frames = srt(relay.address, LOSSY_LATENCY_MS, stream, is_over);
+                assert_lossy(&relay);
+                frames
+            }
             Self::RtspTcp => rtsp(server, stream, false, is_over),
             Self::RtspUdp => rtsp(server, stream, true, is_over),
             Self::Hls => hls(server, stream, is_over),
             Self::Whep => whep(server, stream, is_over),
+            Self::Pushed(by) => pushed(server, stream, by, is_over),
         }
     }
 }
@@ -131,9 +160,9 @@ fn ts(bytes: &[u8]) -> Vec<Frame> {
     frames
 }
 
-fn srt(server: &Server, stream: &str, is_over: impl Fn() -> bool) -> Vec<Frame> {
-    let address = server.srt.expect("SRT is on");
-    let url: SrtUrl = format!("srt://{address}?streamid=read:{stream}&latency=120").parse().expect("a URL");
+fn srt(address: SocketAddr, latency_ms: u32, stream: &str, is_over: impl Fn() -> bool) -> Vec<Frame> {
+    let url = format!("srt://{address}?streamid=read:{stream}&latency={latency_ms}");
+    let url: SrtUrl = url.parse().expect("a URL");
     let mut link = SrtLink::open(&url, address, Instant::now()).expect("a socket");
     let (mut counters, mut batch) = (Counters::default(), RecvBatch::new(RecvConfig::default()));
     let (mut input, mut frames) = (TsInput::new(), Vec::new());
@@ -178,6 +207,26 @@ fn rtsp(server: &Server, stream: &str, by_udp: bool, is_over: impl Fn() -> bool)
         }
     }
     frames
+}
+
+/// Has the stream pushed to another server, and plays it there.
+fn pushed(server: &Server, stream: &str, by: PushedBy, is_over: impl Fn() -> bool) -> Vec<Frame> {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
+    let port = socket.local_addr().expect("its address").port();
+    drop(socket);
+    let pull = format!("[[pull]]\nstream = \"{stream}\"\nurl = \"udp://127.0.0.1:{port}\"\n");
+    let target = Server::start(if by == PushedBy::Udp { &pull } else { "" });
+    let url = match by {
+        PushedBy::Rtmp => target.rtmp_url(stream),
+        PushedBy::Srt => format!("srt://{}?streamid=publish:{stream}", target.srt.expect("SRT is on")),
+        PushedBy::Rtsp => target.rtsp_url(&format!("/{stream}")),
+        PushedBy::Whip => format!("whip://{}/whip/{stream}", target.http),
+        PushedBy::Udp => format!("udp://127.0.0.1:{port}"),
+    };
+    let body = json!({ "stream": stream, "url": url });
+    let added = post(server, "/api/v1/pushes", &body.to_string());
+    assert_eq!(added.status, 201, "{}", added.text());
+    rtmp(&target, stream, is_over)
 }
 
 /// What is sent to a viewer, by the server's own way from packets to frames.
