@@ -192,7 +192,9 @@ impl Head {
                     (Codec::Aac, FrameRole::Config | FrameRole::Audio, 0) => head.push(&[0xaf, packet_type]),
                     (Codec::Pcma, FrameRole::Audio, 0) => head.push(&[0x72 | stereo]),
                     (Codec::Pcmu, FrameRole::Audio, 0) => head.push(&[0x82 | stereo]),
-                    (Codec::Aac | Codec::Opus, ..) => {
+                    (Codec::Mp3, FrameRole::Audio, 0) => head.push(&[mp3_flags(frame.data())]),
+                    (Codec::Aac | Codec::Opus, ..)
+                    | (Codec::Ac3 | Codec::Eac3, FrameRole::End | FrameRole::Audio, _) => {
                         head.push_enhanced(ENHANCED_AUDIO << 4, (packet_type, AUDIO_MULTITRACK), frame)?;
                     }
                     _ => return None,
@@ -235,6 +237,25 @@ impl Head {
         &self.bytes[..usize::from(self.len)]
     }
 }
+
+/// The first byte of a body of MP3: format, rate, 16 bits, channels (FLV E.4.2.1), as its header has them
+/// (ISO/IEC 11172-3 section 2.4.1.3). FLV has no 48 and 32 kHz: the nearest is written, and readers take the
+/// header's.
+fn mp3_flags(data: &[u8]) -> u8 {
+    let [version, mode] = match data {
+        [_, second, _, fourth, ..] => [second >> 3 & 3, fourth >> 6],
+        _ => [3, 0],
+    };
+    let rate = match version {
+        3 => 3,
+        2 => 2,
+        _ => 1,
+    };
+    MP3 << 4 | rate << 2 | 0x02 | u8::from(mode != 3)
+}
+
+/// `SoundFormat` of MP3.
+const MP3: u8 = 2;
 
 /// Appends a data body with `onMetaData` (FLV 10.1, E.5).
 fn write_metadata(out: &mut Vec<u8>, metadata: &Metadata) {
@@ -512,13 +533,28 @@ mod tests {
             (Codec::Opus, FrameRole::Audio),
             (Codec::Pcma, FrameRole::Audio),
             (Codec::Pcmu, FrameRole::Audio),
+            (Codec::Mp3, FrameRole::Audio),
+            (Codec::Ac3, FrameRole::Audio),
+            (Codec::Eac3, FrameRole::Audio),
         ] {
             let (frame, _) = read(MediaKind::Audio, &made(TrackId::AUDIO, role, codec, 0, &[0]).unwrap());
             assert_eq!((frame.codec, frame.role), (codec, role));
         }
         assert_eq!(made(TrackId::VIDEO, FrameRole::Config, Codec::Aac, 0, &[]), None);
         assert_eq!(made(TrackId::AUDIO, FrameRole::Config, Codec::Pcma, 0, &[]), None);
-        assert_eq!(made(TrackId::AUDIO, FrameRole::Audio, Codec::Mp3, 0, &[]), None);
+        assert_eq!(made(TrackId::AUDIO, FrameRole::Config, Codec::Ac3, 0, &[]), None);
+        // MPEG-1 at 48 kHz in two channels, at 44.1 kHz in one; MPEG-2 at 22.05 kHz; MPEG-2.5 at 8 kHz.
+        for (header, flags) in [
+            ([0xff, 0xfb, 0x94, 0x00], 0x2f),
+            ([0xff, 0xfb, 0x90, 0xc0], 0x2e),
+            ([0xff, 0xf3, 0x90, 0x00], 0x2b),
+            ([0xff, 0xe3, 0x98, 0xc0], 0x26),
+            ([0xff; 4], 0x2e),
+        ] {
+            let body = made(TrackId::AUDIO, FrameRole::Audio, Codec::Mp3, 0, &header).unwrap();
+            assert_eq!(body[0], flags, "{header:x?}");
+        }
+        assert_eq!(made(TrackId::AUDIO, FrameRole::Audio, Codec::Mp3, 0, &[]).unwrap(), [0x2f]);
     }
 
     #[test]
