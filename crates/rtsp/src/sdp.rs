@@ -168,7 +168,7 @@ fn track(media: &sdp_types::Media) -> Result<AnnouncedTrack, SdpError> {
         Some(map) => {
             let mut parts = map.split('/');
             let name = parts.next().unwrap_or_default().to_ascii_uppercase();
-            let rate = parts.next().and_then(|rate| rate.trim().parse().ok());
+            let rate: Option<u32> = parts.next().and_then(|rate| rate.trim().parse().ok());
             (name, rate, parts.next().and_then(|channels| channels.trim().parse().ok()))
         }
         // Static payload types (RFC 3551 section 6).
@@ -176,6 +176,9 @@ fn track(media: &sdp_types::Media) -> Result<AnnouncedTrack, SdpError> {
         None if payload_type == 8 => ("PCMA".to_owned(), Some(8_000), None),
         None => return Err(SdpError::NotCarried("the payload type has no rtpmap")),
     };
+    // Of video it is this one by every payload format (RFC 6184 section 8.2.1, RFC 7798 section 7.1), and what
+    // a camera says instead is not what its timestamps have.
+    let rate = if kind == MediaKind::Video { Some(90_000) } else { rate };
     track.clock_rate = rate.filter(|rate| (1_000..=1_000_000).contains(rate)).ok_or(SdpError::Malformed)?;
     track.channels = channels.unwrap_or(1);
     track.codec = match (kind, name.as_str()) {

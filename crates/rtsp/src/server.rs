@@ -363,9 +363,9 @@ impl ServerSession {
         self.user_agent.as_deref()
     }
 
-    /// Interleaved packets on channels without SETUP.
-    pub fn strays(&self) -> u64 {
-        self.strays
+    /// Interleaved packets on channels without SETUP, since this was asked last.
+    pub fn take_strays(&mut self) -> u64 {
+        std::mem::take(&mut self.strays)
     }
 
     fn media(&mut self, channel: u8, range: (usize, usize)) -> Option<Event> {

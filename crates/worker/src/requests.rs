@@ -681,7 +681,7 @@ impl Worker {
             }
             match session.state {
                 State::Srt(link) => self.srt.ended(*link, self.ctx.now, self.ctx.now_ms),
-                State::Rtsp(link) => self.rtsp.ended(conn, &link),
+                State::Rtsp(mut link) => self.rtsp.ended(conn, &mut link),
                 _ => {}
             }
             tracing::debug!(session = %session.id, reason = reason.text(), "connection closed");

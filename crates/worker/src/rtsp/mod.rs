@@ -187,8 +187,8 @@ impl Rtsp {
     }
 
     /// A session is over, or what it played or published: nothing comes for it any more.
-    pub(crate) fn ended(&mut self, conn: ConnId, link: &RtspLink) {
-        self.counters.unknown += link.machine.strays();
+    pub(crate) fn ended(&mut self, conn: ConnId, link: &mut RtspLink) {
+        self.counters.unknown += link.machine.take_strays();
         self.unbind(conn);
         self.publishers.retain(|known| *known != conn);
         self.describing.retain(|known| *known != conn);
