@@ -207,7 +207,7 @@ const OFF_US_MAX: i64 = 2_000;
 /// What comes by RTP gets its times from the clock that its packets are seen to have, here and in the
 /// receiver of the test, which follows when they come on a machine that has much to do. That is less than
 /// a picture, so that none has the time of another.
-const OFF_BY_RTSP_US_MAX: i64 = 20_000;
+const OFF_BY_RTSP_US_MAX: i64 = 39_000;
 /// The same, of a publisher whose packets pass through the bridge as well.
 const OFF_BY_WHIP_US_MAX: i64 = 100_000;
 const APART_US_MAX: i64 = 1_000;
@@ -313,17 +313,17 @@ fn b_frames_and_h265_are_pushed_by_every_protocol_that_carries_them() {
 #[test]
 fn mp3_and_ac3_play_at_every_door_that_carries_them() {
     let rtsp = [Player::RtspTcp, Player::RtspUdp, Player::Pushed(PushedBy::Rtsp)];
-    // The reader of MP4 that plays HLS here knows neither.
-    let players: Vec<Player> = [&FRAME_PLAYERS[..], &[Player::Whep], &PUSHED]
-        .concat()
-        .into_iter()
-        .filter(|it| *it != Player::Hls)
-        .collect();
-    for (codec, others) in [(Codec::Mp3, &[][..]), (Codec::Ac3, &[Player::Whep])] {
+    for codec in [Codec::Mp3, Codec::Ac3] {
+        // The reader of MP4 that plays HLS here knows neither. AC-3 is not transcoded: WHEP refuses the whole
+        // stream (406), once the codec of its audio is known.
+        let is_played =
+            |player: &Player| *player != Player::Hls && (codec == Codec::Mp3 || *player != Player::Whep);
+        let players = [&FRAME_PLAYERS[..], &[Player::Whep], &PUSHED].concat();
+        let players: Vec<Player> = players.into_iter().filter(is_played).collect();
         let film = Film::h264_and_made(codec);
         for publisher in [Publisher::Rtmp, Publisher::Srt, Publisher::TsUdp] {
             println!("{codec}");
-            row_without_audio(publisher, &film, &players, &[&rtsp[..], others].concat());
+            row_without_audio(publisher, &film, &players, &rtsp);
         }
     }
 }
