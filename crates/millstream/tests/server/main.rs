@@ -114,6 +114,8 @@ mod rtmp_ffmpeg;
 mod rtmp_rtmpdump;
 mod rtsp_doors;
 mod rtsp_hostile;
+mod rtsp_lies;
+mod rtsp_sessions;
 mod second_publisher;
 mod segments_store;
 mod shutdown;

@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 
+use crate::common::beside::Beside;
 use crate::common::eventually;
 use crate::common::origin::{LOCAL, add_pull, wait_for_pull};
 use crate::common::server::Server;
@@ -86,13 +87,23 @@ impl Camera {
 
     /// Answers the next client until it plays, with this description.
     fn play(&self, sdp: &str) -> TcpStream {
+        let (socket, is_playing) = self.answer(sdp);
+        assert!(is_playing, "it leaves");
+        socket
+    }
+
+    /// The connection, and whether it plays, and does not leave because of the description.
+    fn answer(&self, sdp: &str) -> (TcpStream, bool) {
         let (mut socket, _) = self.0.accept().expect("a client");
         let mut reader = BufReader::new(socket.try_clone().expect("a second handle"));
         loop {
             let (mut head, mut number) = (String::new(), String::new());
             loop {
                 let mut line = String::new();
-                if reader.read_line(&mut line).expect("a request") == 0 || line == "\r\n" {
+                if reader.read_line(&mut line).expect("a request") == 0 {
+                    return (socket, false);
+                }
+                if line == "\r\n" {
                     break;
                 }
                 if let Some(value) = line.strip_prefix("CSeq: ") {
@@ -108,7 +119,7 @@ impl Camera {
             );
             socket.write_all(answer.as_bytes()).expect("the client reads");
             if head.starts_with("PLAY") {
-                return socket;
+                return (socket, true);
             }
         }
     }
@@ -164,5 +175,47 @@ fn cameras_that_answer_garbage_disturb_nothing() {
     }
     let pull = wait_for_pull(&server, "cam", "failed", |pull| pull["failures"].as_u64() >= Some(4));
     assert!(pull["last_error"].is_string(), "{pull}");
+    server.assert_healthy();
+}
+
+/// Cameras that say what is not so: another clock rate, channels, payload type, parameter sets, or media that
+/// never come; then they send what they have, and garbage.
+#[test]
+fn cameras_that_lie_disturb_nothing() {
+    let mut server = Server::start(&format!("{LOCAL}stall_timeout_ms = 1000\n"));
+    let beside = Beside::start(&server);
+    let camera = Camera::start();
+    add_pull(&server, "cam", &camera.url());
+    let head = SDP.split("m=audio").next().expect("a head");
+    let media = [
+        "m=audio 0 RTP/AVP 97\r\na=rtpmap:97 MPEG4-GENERIC/44100/2\r\n\
+         a=fmtp:97 mode=AAC-hbr;config=1210;sizelength=13;indexlength=3;indexdeltalength=3\r\n",
+        "m=audio 0 RTP/AVP 0\r\na=rtpmap:0 opus/48000/2\r\n",
+        "m=audio 0 RTP/AVP 0\r\na=rtpmap:0 PCMU/16000\r\n",
+        "m=audio 0 RTP/AVP 0\r\na=rtpmap:0 PCMU/8000/255\r\n",
+        "m=audio 0 RTP/AVP 0\r\na=rtpmap:0 PCMU/0\r\n",
+        "m=video 0 RTP/AVP 0\r\na=rtpmap:0 H264/1000\r\na=framerate:1000000\r\n\
+         a=fmtp:0 packetization-mode=1;sprop-parameter-sets=Z0IAKeKQFAe2AtwEBAaQeJEV,aM48gA==\r\n",
+        "m=video 0 RTP/AVP 0\r\na=rtpmap:0 H265/1000000\r\na=fmtp:0 sprop-sps=AAAA\r\n",
+        "m=video 0 RTP/AVP 0\r\na=rtpmap:0 AV1/90000\r\n",
+    ];
+    let mut failures = 0;
+    for lie in media {
+        let (mut socket, _) = camera.answer(&format!("{head}{lie}"));
+        for sequence in 0..100 {
+            // It may have left.
+            let _ = socket.write_all(&sound(sequence));
+            let mut garbage = sound(sequence.wrapping_mul(777));
+            garbage[4..].iter_mut().enumerate().for_each(|(at, byte)| *byte ^= (at * 31) as u8);
+            let _ = socket.write_all(&garbage);
+        }
+        drop(socket);
+        failures += 1;
+        let pull = wait_for_pull(&server, "cam", "it has failed", |pull| {
+            pull["failures"].as_u64() >= Some(failures) || pull["reconnects"].as_u64() >= Some(failures)
+        });
+        println!("{lie:.70}: {}", pull["last_error"]);
+    }
+    beside.finish();
     server.assert_healthy();
 }

@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::common::beside::Beside;
 use crate::common::server::Server;
 use crate::common::tools::publish;
 use crate::common::{TIMEOUT, eventually};
@@ -14,21 +15,40 @@ const SDP: &str = "v=0\r\no=- 0 0 IN IP4 127.0.0.1\r\ns=x\r\nc=IN IP4 127.0.0.1\
     m=audio 0 RTP/AVP 0\r\na=control:track0\r\n";
 
 /// A client of one connection.
-struct Client {
+pub(crate) struct Client {
     socket: TcpStream,
     number: u32,
     url: String,
+    /// Interleaved packets that have come ahead of answers.
+    pub(crate) strays: usize,
 }
 
 impl Client {
-    fn connect(server: &Server, path: &str) -> Self {
+    pub(crate) fn connect(server: &Server, path: &str) -> Self {
         let socket = TcpStream::connect(server.rtsp.expect("RTSP is on")).expect("a connection");
         socket.set_read_timeout(Some(TIMEOUT)).expect("a socket");
-        Self { socket, number: 0, url: server.rtsp_url(path) }
+        Self { socket, number: 0, url: server.rtsp_url(path), strays: 0 }
     }
 
     fn send(&mut self, text: &str) {
         self.socket.write_all(text.as_bytes()).expect("it is sent");
+    }
+
+    /// An interleaved packet behind its first byte: its channel and content.
+    fn packet(&mut self) -> (u8, Vec<u8>) {
+        let mut framing = [0; 3];
+        self.socket.read_exact(&mut framing).expect("a packet");
+        let mut packet = vec![0; usize::from(u16::from_be_bytes([framing[1], framing[2]]))];
+        self.socket.read_exact(&mut packet).expect("a packet");
+        (framing[0], packet)
+    }
+
+    /// The next interleaved packet.
+    pub(crate) fn interleaved(&mut self) -> (u8, Vec<u8>) {
+        let mut magic = [0];
+        self.socket.read_exact(&mut magic).expect("a packet");
+        assert_eq!(magic, *b"$", "a packet, and no answer");
+        self.packet()
     }
 
     /// One answer: head and body.
@@ -37,6 +57,10 @@ impl Client {
         while !head.ends_with(b"\r\n\r\n") {
             let mut byte = [0];
             match self.socket.read_exact(&mut byte) {
+                Ok(()) if head.is_empty() && byte == *b"$" => {
+                    self.packet();
+                    self.strays += 1;
+                }
                 Ok(()) => head.push(byte[0]),
                 Err(error) if error.kind() == ErrorKind::UnexpectedEof => break,
                 Err(error) => panic!("an answer in time: {error}"),
@@ -49,7 +73,7 @@ impl Client {
         head + &String::from_utf8(body).expect("text")
     }
 
-    fn ask(&mut self, method: &str, control: &str, fields: &str, body: &str) -> String {
+    pub(crate) fn ask(&mut self, method: &str, control: &str, fields: &str, body: &str) -> String {
         self.number += 1;
         let length =
             if body.is_empty() { String::new() } else { format!("Content-Length: {}\r\n", body.len()) };
@@ -65,19 +89,19 @@ impl Client {
     }
 
     /// Whether the server closes the connection.
-    fn is_closed(&mut self) -> bool {
+    pub(crate) fn is_closed(&mut self) -> bool {
         let mut rest = Vec::new();
         self.socket.read_to_end(&mut rest).is_ok()
     }
 
     /// The session that an answer names.
-    fn session(answer: &str) -> String {
+    pub(crate) fn session(answer: &str) -> String {
         let field = answer.lines().find_map(|line| line.strip_prefix("Session: ")).expect("a session");
         format!("Session: {}\r\n", field.split(';').next().unwrap_or_default())
     }
 }
 
-fn code(answer: &str) -> &str {
+pub(crate) fn code(answer: &str) -> &str {
     answer.split(' ').nth(1).unwrap_or_default()
 }
 
@@ -265,6 +289,7 @@ fn a_client_that_has_a_stream_described_again_and_again_is_closed() {
 #[test]
 fn channels_that_nobody_set_up_and_broken_packets_disturb_nothing() {
     let mut server = Server::start("");
+    let beside = Beside::start(&server);
     let mut client = Client::connect(&server, "/live/cam");
     assert_eq!(code(&client.announce(SDP)), "200");
     let answer = client.ask("SETUP", "/track0", "Transport: RTP/AVP/TCP;unicast;interleaved=4-5\r\n", "");
@@ -278,6 +303,13 @@ fn channels_that_nobody_set_up_and_broken_packets_disturb_nothing() {
     }
     assert_eq!(code(&client.ask("GET_PARAMETER", "", &session, "")), "200");
     assert_eq!(code(&client.ask("TEARDOWN", "", &session, "")), "200");
+    drop(client);
+    // Each of those that nobody set up, once.
+    let strays = 254 * 5;
+    eventually("they are counted", || {
+        (server.counter("millstream_rtsp_unknown_packets") == strays).then_some(())
+    });
+    beside.finish();
     server.assert_healthy();
 }
 

@@ -7,6 +7,7 @@
 // These are programs at the edge: they may read the clock.
 #![allow(clippy::disallowed_methods, reason = "a test waits in real time for a real process")]
 
+pub(crate) mod beside;
 pub(crate) mod bridge;
 pub(crate) mod channel;
 pub(crate) mod cluster;
