@@ -28,6 +28,7 @@ pub mod rtp_fec;
 pub mod rtp_packetize;
 pub mod rtsp;
 pub mod sfu;
+pub mod sources;
 pub mod srt;
 pub mod srtp;
 pub mod ssrc_map;

@@ -5,8 +5,9 @@
 
 use rtc::dtls::{Fingerprint, FingerprintHash};
 use rtc::sdp::{
-    Answer, Candidate, Feedback, Format, IceCredentials, LocalDescription, Offer, Policy, TrackDescription,
-    Transport, answer_play, answer_publish, parse_fragment, parse_offer,
+    Answer, Candidate, Direction, Feedback, Format, IceCredentials, LocalDescription, Offer, OfferConfig,
+    OfferMedia, Policy, Setup, Source, TrackDescription, Transport, answer_play, answer_publish,
+    parse_fragment, parse_offer, read_answer,
 };
 use rtp::extension::ExtensionMap;
 use rtp::payload::Codec;
@@ -52,6 +53,65 @@ fn check(offer: &Offer, local: &LocalDescription, answer: &Answer) {
     assert_eq!(written, local.candidates.len(), "once each");
 }
 
+/// A text as a server's answer to what a client of WHIP and one of WHEP offers.
+pub fn sdp_answer(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    for direction in [Direction::Send, Direction::Receive] {
+        let offer = offer(direction);
+        let Ok(answer) = read_answer(&text, &offer) else { continue };
+        assert_eq!(answer.tracks.len(), offer.media.len());
+        assert!(!answer.remote.fingerprints.is_empty());
+        assert!(matches!(answer.remote.setup, Setup::Active | Setup::Passive));
+        for (agreed, media) in answer.tracks.iter().zip(&offer.media) {
+            let Some(agreed) = agreed else { continue };
+            assert_eq!((&agreed.mid, agreed.kind), (&media.mid, media.kind));
+            assert!(!agreed.formats.is_empty(), "the first of them is what is sent");
+            for format in &agreed.formats {
+                let is_same = |offered: &&Format| {
+                    (offered.payload_type, offered.codec) == (format.payload_type, format.codec)
+                };
+                let offered = media.formats.iter().find(is_same).expect("nothing that was not offered");
+                assert_eq!(format.clock_rate, offered.clock_rate, "the codec's");
+                assert!(format.rtx_payload_type.is_none_or(|rtx| Some(rtx) == offered.rtx_payload_type));
+            }
+        }
+    }
+}
+
+/// What a client offers: audio, then video.
+fn offer(direction: Direction) -> OfferConfig {
+    let media = |mid: &str, codecs: &[Codec], first: u8| OfferMedia {
+        mid: mid.to_owned(),
+        kind: codecs[0].kind(),
+        direction,
+        formats: codecs
+            .iter()
+            .zip((first..).step_by(2))
+            .map(|(codec, number)| format(*codec, number))
+            .collect(),
+        extensions: ExtensionMap::default(),
+        sources: match direction {
+            Direction::Send => vec![Source { ssrc: u32::from(first), rtx_ssrc: Some(7) }],
+            _ => Vec::new(),
+        },
+        rids: Vec::new(),
+        fec_payload_type: None,
+    };
+    OfferConfig {
+        ice: IceCredentials::new("clnt", "clientPassword0123456789").expect("well-formed"),
+        fingerprint: Fingerprint::of(FingerprintHash::Sha256, b"certificate of the client"),
+        setup: Setup::ActPass,
+        candidates: Vec::new(),
+        trickle: false,
+        session_id: 7,
+        stream_id: "millstream".to_owned(),
+        media: vec![
+            media("0", &[Codec::Opus, Codec::Pcmu], 111),
+            media("1", &[Codec::H264, Codec::Vp8, Codec::Av1], 96),
+        ],
+    }
+}
+
 fn server() -> LocalDescription {
     let address = |text: &str| text.parse().expect("an address");
     LocalDescription {
@@ -69,26 +129,30 @@ fn server() -> LocalDescription {
 }
 
 fn track(codec: Codec) -> TrackDescription {
-    let feedback = Feedback { nack: true, pli: true, ..Feedback::default() };
-    let channels = if codec == Codec::Opus { 2 } else { 1 };
-    let fmtp = if codec == Codec::H264 { "packetization-mode=1;profile-level-id=42e01f" } else { "" };
     TrackDescription {
         mid: String::new(),
         kind: codec.kind(),
-        formats: vec![Format {
-            payload_type: 96,
-            codec,
-            clock_rate: rtp::payload::clock_rate(codec),
-            channels,
-            fmtp: fmtp.to_owned(),
-            rtx_payload_type: Some(97),
-            feedback,
-        }],
+        formats: vec![format(codec, 96)],
         extensions: ExtensionMap::new(),
         extmap_allow_mixed: false,
         sources: Vec::new(),
         rids: Vec::new(),
         red: None,
         fec: None,
+    }
+}
+
+fn format(codec: Codec, payload_type: u8) -> Format {
+    Format {
+        payload_type,
+        codec,
+        clock_rate: rtp::payload::clock_rate(codec),
+        channels: if codec == Codec::Opus { 2 } else { 1 },
+        fmtp: match codec {
+            Codec::H264 => "packetization-mode=1;profile-level-id=42e01f".to_owned(),
+            _ => String::new(),
+        },
+        rtx_payload_type: Some(payload_type + 1),
+        feedback: Feedback { nack: true, pli: true, ..Feedback::default() },
     }
 }

@@ -15,7 +15,8 @@ use srt::{
 pub type Check = fn(data: &[u8]);
 
 /// All checks, by the name of their target and corpus folder.
-pub const CHECKS: &[(&str, Check)] = &[("srt_connection", srt_connection), ("srt_handshake", srt_handshake)];
+pub const CHECKS: &[(&str, Check)] =
+    &[("srt_caller", srt_caller), ("srt_connection", srt_connection), ("srt_handshake", srt_handshake)];
 
 const BYTES_MAX: usize = 64 << 10;
 const PACKETS_MAX: usize = 512;
@@ -24,29 +25,34 @@ fn limits() -> Limits {
     Limits { window_packets: PACKETS_MAX, receive_bytes_max: BYTES_MAX, ..Limits::default() }
 }
 
-/// Both ends of a connection, which have not been given anything yet.
-fn pair(now: Instant, cipher: Option<CipherMode>) -> Option<(Connection, Connection)> {
+/// What a caller of the checks asks for.
+fn call(cipher: Option<CipherMode>) -> Call {
     let passphrase = cipher.and_then(|_| Passphrase::new("correct horse"));
-    let call = Call {
+    Call {
         socket: SocketId(1),
         initial: SequenceNumber::new(0x7fff_fff0),
         stream_id: "publish:live/a".to_owned(),
         receive_latency: Duration::from_millis(20),
         send_latency: Duration::from_millis(20),
         latency_max: Duration::from_secs(1),
-        encryption: passphrase.clone().zip(cipher).map(|(text, mode)| (text, KeyLength::Aes128, mode)),
+        encryption: passphrase.zip(cipher).map(|(text, mode)| (text, KeyLength::Aes128, mode)),
         timeout: Duration::from_secs(3),
         limits: limits(),
-    };
+    }
+}
+
+/// A caller that has a cookie, the listener's end of the connection, and the answer that gives the
+/// caller its own.
+fn called(now: Instant, cipher: Option<CipherMode>) -> Option<(Caller, Connection, Vec<u8>)> {
     let accept = Accept {
         socket: SocketId(2),
         latency: Duration::from_millis(20),
         latency_max: Duration::from_secs(1),
-        passphrase,
+        passphrase: cipher.and_then(|_| Passphrase::new("correct horse")),
         limits: limits(),
     };
     let (secret, peer) = (CookieSecret::new(&[1; 32]), SocketAddr::from(([192, 0, 2, 1], 1)));
-    let mut caller = Caller::new(now, call);
+    let mut caller = Caller::new(now, call(cipher));
     let mut out = [0; DATAGRAM_BYTES_MAX];
     let len = caller.poll_transmit(now, &mut out).ok()??;
     let Ok(Incoming::Induction(answer)) = secret.handle(Duration::ZERO, peer, &out[..len]) else {
@@ -58,7 +64,68 @@ fn pair(now: Instant, cipher: Option<CipherMode>) -> Option<(Connection, Connect
         return None;
     };
     let (listening, answer) = request.read().ok()?.accept(now, &accept).ok()?;
+    Some((caller, listening, answer))
+}
+
+/// Both ends of a connection, which have not been given anything yet.
+fn pair(now: Instant, cipher: Option<CipherMode>) -> Option<(Connection, Connection)> {
+    let (mut caller, listening, answer) = called(now, cipher)?;
     Some((caller.handle_packet(now, &answer).ok()??, listening))
+}
+
+/// `| options (1) | { milliseconds (1) | kind (1) | length (2) | bytes }... |`: what a listener answers
+/// to a caller, and says afterwards. By its kind a datagram is the bytes themselves, or an honest answer
+/// with the bytes over its end.
+pub fn srt_caller(data: &[u8]) {
+    let Some((&options, mut rest)) = data.split_first() else { return };
+    let start = Instant::now();
+    let mode = if options & 4 != 0 { CipherMode::Gcm } else { CipherMode::Ctr };
+    let cipher = (options & 1 != 0).then_some(mode);
+    let (honest, _, answer) = called(start, cipher).expect("both are ours");
+    // With a cookie, or before it.
+    let mut caller = if options & 2 != 0 { honest } else { Caller::new(start, call(cipher)) };
+    let mut connection: Option<Connection> = None;
+    let mut now = start;
+    let mut out = [0; DATAGRAM_BYTES_MAX];
+    while let Some(([ms, kind, high, low], behind)) = rest.split_first_chunk() {
+        now += Duration::from_millis(u64::from(*ms));
+        let len = usize::from(u16::from_be_bytes([*high, *low])).min(behind.len()).min(1500);
+        let (bytes, behind) = behind.split_at(len);
+        rest = behind;
+        let mut datagram = if kind & 1 == 0 { Vec::new() } else { answer.clone() };
+        // As far from the beginning of the answer as its kind says.
+        datagram.truncate(usize::from(*kind) * 2);
+        datagram.extend_from_slice(bytes);
+        if let Some(place) = datagram.get_mut(12..16) {
+            place.copy_from_slice(&caller.socket().0.to_be_bytes());
+        }
+        let Some(connection) = &mut connection else {
+            match caller.poll_transmit(now, &mut out) {
+                Ok(sent) => assert!(sent.is_none_or(|len| Packet::read(&out[..len]).is_ok())),
+                Err(error) => return assert!(!error.reason().is_empty()),
+            }
+            assert!(caller.next_timeout() <= now + Duration::from_secs(3));
+            match caller.handle_packet(now, &datagram) {
+                Ok(opened) => connection = opened,
+                Err(error) => return assert!(!error.reason().is_empty()),
+            }
+            continue;
+        };
+        connection.send(now, &[0x47; 188]);
+        let _ = connection.handle_packet(now, &datagram);
+        connection.handle_timeout(now);
+        connection.deliver(now, |payload| assert!(payload.len() <= 1500));
+        let mut sent = 0;
+        while let Some(len) = connection.poll_transmit(now, &mut out) {
+            assert!(Packet::read(&out[..len]).is_ok());
+            sent += 1;
+        }
+        assert!(sent <= PACKETS_MAX + 64, "{sent}");
+        let status = connection.status(now);
+        for (packets, bytes, _) in [status.receive_buffer, status.send_buffer] {
+            assert!(packets <= PACKETS_MAX && bytes <= BYTES_MAX.max(PACKETS_MAX * (188 + 16)));
+        }
+    }
 }
 
 /// `| options (1) | { milliseconds (1) | length (2) | datagram }... |`: datagrams for a connection that

@@ -9,5 +9,5 @@ use crate::fuzz_corpus::replay;
 
 #[test]
 fn every_kept_input_passes_its_check() {
-    replay::kept(&[("sdp", checks::sdp)], 2);
+    replay::kept(&[("sdp", checks::sdp), ("sdp_answer", checks::sdp_answer)], 2);
 }

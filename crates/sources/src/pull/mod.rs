@@ -19,6 +19,7 @@ mod srt;
 mod status;
 mod task;
 mod ts;
+mod ts_datagrams;
 mod udp;
 mod whep;
 
@@ -29,6 +30,7 @@ pub use rtsp_play::RtspUrl;
 pub use spec::PullSpec;
 pub use status::{SRT_EVERY, State, Status};
 pub use task::Pull;
+pub use ts_datagrams::TsDatagrams;
 pub use udp::UdpUrl;
 
 use std::collections::BTreeMap;

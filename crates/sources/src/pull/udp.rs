@@ -5,20 +5,18 @@
 //! first datagram as long as it takes. From then on only its sender is heard, until that has been
 //! silent for [`SENDER_SILENCE`]: two senders at once would make one broken stream.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
-use mpegts::{PACKET_BYTES, PACKET_DISTANCES, SYNC_BYTE};
-use rtp::Packet;
 use socket2::{Domain, Protocol, Socket, Type};
 use tokio::net::UdpSocket;
 use tokio::time::Instant;
 
 use super::failure::Failure;
 use super::ts::TsInput;
+use super::ts_datagrams::TsDatagrams;
 use crate::settings::SourceSettings;
 
 /// Time without a datagram after which another sender is taken.
@@ -30,12 +28,6 @@ const RECEIVE_BUFFER_BYTES: usize = 2 << 20;
 const BATCH: usize = 64;
 /// Largest datagram.
 const DATAGRAM_BYTES_MAX: usize = 65_535;
-/// The payload type of MPEG-TS (RFC 3551 section 6).
-const PAYLOAD_TYPE: u8 = 33;
-/// Datagrams that wait for one ahead of them.
-const REORDER_MAX: usize = 16;
-/// Numbers of RTP that are further apart are of another sequence.
-const FAR: u16 = 1024;
 
 /// Where to listen, and to what: `udp://host:port?program=..&source=..&interface=..`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -144,7 +136,7 @@ pub(super) struct UdpTs {
     /// Who sends although another `source` is wanted: the first of them, until somebody is heard.
     other: Option<IpAddr>,
     input: Box<[u8]>,
-    order: Order,
+    datagrams: TsDatagrams,
     pub(super) ts: TsInput,
 }
 
@@ -157,7 +149,7 @@ impl UdpTs {
             sender: None,
             other: None,
             input: vec![0; DATAGRAM_BYTES_MAX].into_boxed_slice(),
-            order: Order::default(),
+            datagrams: TsDatagrams::default(),
             ts: TsInput::new(url.program, settings),
         })
     }
@@ -190,25 +182,17 @@ impl UdpTs {
             return 0;
         }
         if self.sender.is_none_or(|(held, _)| held != sender) {
-            self.order = Order::default();
+            self.datagrams = TsDatagrams::default();
         }
         let datagram = &self.input[..length];
-        let content = read(datagram);
-        let payload = content.map(|(payload, _)| payload).unwrap_or_default();
+        let ts = &mut self.ts;
+        let has_packets = self.datagrams.push(datagram, |payload| ts.push(payload));
         // Who sends something else is not listened to longer than that, whatever it sends.
         let held_at = match self.sender {
-            Some((held, at)) if held == sender && !has_packets(payload) => at,
+            Some((held, at)) if held == sender && !has_packets => at,
             _ => now,
         };
         self.sender = Some((sender, held_at));
-        match content {
-            Some((payload, None)) => self.ts.push(payload),
-            Some((payload, Some(number))) => {
-                let ts = &mut self.ts;
-                self.order.push(number, payload, |payload| ts.push(payload));
-            }
-            None => {}
-        }
         length
     }
 
@@ -221,84 +205,6 @@ impl UdpTs {
     pub(super) fn unheard(&self) -> Option<String> {
         let (other, source) = self.other.zip(self.url.source).filter(|_| self.sender.is_none())?;
         Some(format!("what comes is from {other}, and `source` is {source}"))
-    }
-}
-
-/// The packets in a datagram, and its number if it is RTP. `None` if it is neither.
-fn read(datagram: &[u8]) -> Option<(&[u8], Option<u16>)> {
-    // Time stamps ahead of packets may look like RTP.
-    let with_stamps = PACKET_DISTANCES[1];
-    let is_stamped = !datagram.is_empty()
-        && datagram.len().is_multiple_of(with_stamps)
-        && datagram.chunks(with_stamps).all(|packet| packet[with_stamps - PACKET_BYTES] == SYNC_BYTE);
-    if is_stamped || datagram.first() == Some(&SYNC_BYTE) {
-        return Some((datagram, None));
-    }
-    match Packet::parse(datagram) {
-        Ok(packet) if packet.payload_type() == PAYLOAD_TYPE => {
-            Some((packet.payload(), Some(packet.sequence_number())))
-        }
-        // Packets may be cut anywhere, too.
-        _ => Some((datagram, None)),
-    }
-}
-
-/// Whether packets of a transport stream may be in there: where one begins, the next one does behind it.
-fn has_packets(payload: &[u8]) -> bool {
-    if payload.len() < PACKET_BYTES {
-        return false;
-    }
-    let is_sync = |at: usize| payload.get(at).is_none_or(|byte| *byte == SYNC_BYTE);
-    PACKET_DISTANCES.iter().any(|distance| {
-        let begin = (0..payload.len().min(*distance)).find(|at| is_sync(*at));
-        begin.is_some_and(|begin| is_sync(begin + distance) && is_sync(begin + 2 * distance))
-    })
-}
-
-/// Puts RTP packets in order, as far as a few that are late.
-#[derive(Debug, Default)]
-struct Order {
-    /// The number that is next.
-    next: Option<u16>,
-    /// By how much further they are.
-    waiting: BTreeMap<u64, Vec<u8>>,
-    /// The number that is next, never wrapped.
-    position: u64,
-}
-
-impl Order {
-    fn push(&mut self, number: u16, payload: &[u8], mut hand_on: impl FnMut(&[u8])) {
-        let next = *self.next.get_or_insert(number);
-        let ahead = number.wrapping_sub(next);
-        match ahead {
-            0 => {
-                hand_on(payload);
-                self.advance(1);
-            }
-            1..=FAR => {
-                self.waiting.entry(self.position + u64::from(ahead)).or_insert_with(|| payload.to_vec());
-            }
-            // It comes twice, or too late.
-            _ if next.wrapping_sub(number) <= FAR => {}
-            // The sender has begun again.
-            _ => {
-                std::mem::take(&mut self.waiting).values().for_each(|payload| hand_on(payload));
-                hand_on(payload);
-                self.next = Some(number.wrapping_add(1));
-            }
-        }
-        while let Some((&position, _)) = self.waiting.first_key_value()
-            && (position == self.position || self.waiting.len() > REORDER_MAX)
-        {
-            let payload = self.waiting.remove(&position).unwrap_or_default();
-            hand_on(&payload);
-            self.advance(position - self.position + 1);
-        }
-    }
-
-    fn advance(&mut self, by: u64) {
-        self.position += by;
-        self.next = self.next.map(|next| next.wrapping_add(by as u16));
     }
 }
 
@@ -331,39 +237,6 @@ mod tests {
             "udp://0.0.0.0:5000?fifo=1",
         ] {
             UdpUrl::parse(text).expect_err(text);
-        }
-    }
-
-    fn ordered(numbers: &[u16]) -> Vec<u8> {
-        let (mut order, mut out) = (Order::default(), Vec::new());
-        for (at, number) in numbers.iter().enumerate() {
-            order.push(*number, &[at as u8], |payload| out.push(payload[0]));
-            assert!(order.waiting.len() <= REORDER_MAX);
-        }
-        out
-    }
-
-    #[test]
-    fn rtp_packets_are_put_in_order() {
-        assert_eq!(ordered(&[65_534, 65_535, 1, 0, 2]), [0, 1, 3, 2, 4], "around the end");
-        assert_eq!(ordered(&[5, 7, 7, 6, 5, 8]), [0, 3, 1, 5], "twice");
-        let lost: Vec<u16> = [1].into_iter().chain(3..25).collect();
-        assert_eq!(ordered(&lost), (0..23).collect::<Vec<u8>>(), "one that never comes");
-        assert_eq!(ordered(&[40_000, 40_001, 7, 8]), [0, 1, 2, 3], "a sender that begins again");
-    }
-
-    #[test]
-    fn datagrams_are_bare_or_rtp() {
-        let bare = [&[0x47][..], &[0; 187]].concat();
-        assert_eq!(read(&bare), Some((&bare[..], None)));
-        let rtp = [&[0x80, 33, 0x12, 0x34, 0, 0, 0, 0, 0, 0, 0, 0][..], &bare].concat();
-        assert_eq!(read(&rtp), Some((&bare[..], Some(0x1234))));
-        // A time stamp that looks like RTP, and the parity of a code.
-        let stamped = [&[0x80, 33, 0x12, 0x34][..], &bare].concat().repeat(7);
-        let with_parity = [&bare[..], &[7; 16]].concat().repeat(7);
-        for datagram in [stamped, with_parity] {
-            assert_eq!(read(&datagram), Some((&datagram[..], None)));
-            assert!(has_packets(&datagram) && !has_packets(&vec![7; datagram.len()]));
         }
     }
 }

@@ -1,0 +1,3 @@
+//! What the crate shows to others.
+
+mod fuzz_corpus;
