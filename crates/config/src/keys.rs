@@ -13,6 +13,7 @@ mod record;
 mod rtmp;
 mod rtsp;
 mod srt;
+mod telemetry;
 mod tls;
 mod vod;
 
@@ -25,6 +26,7 @@ pub use record::{Record, RecordRule, Upload};
 pub use rtmp::{Rtmp, Rtmps};
 pub use rtsp::{Rtsp, Rtsps};
 pub use srt::{Srt, SrtStream};
+pub use telemetry::Telemetry;
 pub use tls::{CertificateFiles, Tls};
 pub use vod::{Vod, VodRemote};
 

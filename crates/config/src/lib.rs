@@ -20,6 +20,7 @@ mod rtc;
 pub mod section;
 mod sources;
 mod srt;
+mod telemetry;
 pub mod tls;
 mod udp_backend;
 mod upload;
@@ -135,6 +136,7 @@ config! {
     hooks: Hooks,
     log: Log,
     metrics: Metrics,
+    telemetry: Telemetry,
     shutdown: Shutdown,
     cluster: Cluster,
     sources: Sources,

@@ -77,6 +77,7 @@ const LIVE: &[&str] = &[
     "srt.silence_timeout_ms",
     "srt.stream",
     "stream.*",
+    "telemetry.samples_per_million",
     "tls.certificate",
     "tls.certificates",
     "tls.check_seconds",

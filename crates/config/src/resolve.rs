@@ -11,7 +11,9 @@ use std::time::Duration;
 use super::error::{ConfigError, Origin};
 use super::keys::{Https, Rtmps, Rtsps, Stream};
 use super::value::{BFramesChoice, ChallengeChoice, HlsChoice, SecondPublisherChoice, UdpBackendChoice};
-use super::{Config, acme, cluster, hooks, moq, policy, record, rtc, sources, srt, tls, upload, vod};
+use super::{
+    Config, acme, cluster, hooks, moq, policy, record, rtc, sources, srt, telemetry, tls, upload, vod,
+};
 use ::acme::settings::AcmeSettings;
 use ::hooks::settings::HookSettings;
 use ::pushes::{PushSettings, PushSpec};
@@ -19,6 +21,7 @@ use ::sources::channels::ChannelSpec;
 use ::sources::key_set::KeySource;
 use ::sources::pull::PullSpec;
 use ::sources::settings::SourceSettings;
+use ::telemetry::settings::TelemetrySettings;
 use ::vod::settings::VodSettings;
 use jwt::Verifier;
 use recording::settings::RecordSettings;
@@ -72,6 +75,8 @@ pub struct Resolved {
     pub moq: Option<MoqSettings>,
     /// Who is asked about publishers and players, and told what happens; `None`: nobody.
     pub hooks: Option<HookSettings>,
+    /// Where telemetry is exported; `None`: nowhere.
+    pub telemetry: Option<TelemetrySettings>,
     /// What this node is among others, if it is.
     pub cluster: Option<nodes::Settings>,
 }
@@ -106,6 +111,7 @@ pub fn resolve(
     let vod = vod::settings(config, record.as_ref(), &sources, &mut errors);
     let moq = moq::settings(config, worker.rtmps_tls.as_ref(), ipv6, &mut errors);
     let hooks = hooks::settings(config, &sources, record.as_ref(), &mut errors);
+    let telemetry = telemetry::settings(config, &sources, &mut errors);
     let cluster = cluster::settings(config, ipv6, &mut errors);
     if !is_log_filter(&config.log.level) {
         let given = &config.log.level;
@@ -133,6 +139,7 @@ pub fn resolve(
         vod,
         moq,
         hooks,
+        telemetry,
         cluster,
     })
 }
@@ -204,6 +211,8 @@ fn worker_settings(
         relay: cluster::relay(config, ipv6),
         transcoding: transcoding(config),
         segments: segments(config),
+        // Made when they start.
+        traces: None,
         rtmp: config.rtmp.listen.addresses(ipv6),
         rtmps: encrypted(&config.rtmps.listen),
         http: config.http.listen.addresses(ipv6),

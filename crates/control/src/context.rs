@@ -20,6 +20,7 @@ use ::hooks::status::HookStatus;
 use ::pushes::Pushes;
 use ::recording::Recordings;
 use ::segments::Segments;
+use ::telemetry::status::TelemetryStatus;
 use ::uploads::Uploads;
 use ::vod::Library;
 use sources::channels::Channels;
@@ -87,6 +88,8 @@ pub struct Context {
     pub moq: Option<Arc<MoqStatus>>,
     /// What hooks have cost; `None` where there are none.
     pub hooks: Option<Arc<HookStatus>>,
+    /// How the export of telemetry goes; `None` where nothing is exported.
+    pub telemetry: Option<Arc<TelemetryStatus>>,
     /// How orders of certificates go; `None` where there are none.
     pub acme: Option<Arc<AcmeStatus>>,
     /// The cluster this server is a node of.

@@ -37,6 +37,7 @@ use axum::response::{IntoResponse, Response};
 
 pub use api::urls::Serves;
 pub use context::{Context, HttpCounters, Peer, RecordingFiles};
+pub use metrics::{NoMetrics, metrics_text};
 
 use context::BODY_BYTES_MAX;
 use tokio::sync::mpsc;

@@ -41,6 +41,7 @@ mod recordings;
 mod reload;
 mod segments;
 mod stats;
+mod telemetry;
 mod uploads;
 mod vod;
 
@@ -51,25 +52,42 @@ pub(super) fn router() -> Router<Arc<Context>> {
 }
 
 async fn metrics(State(context): State<Arc<Context>>) -> Response {
-    let Ok(workers) = context.workers.snapshots().await else {
-        return error_response::error(
+    match metrics_text(context).await {
+        Ok(body) => ([(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE))], body).into_response(),
+        Err(NoMetrics::Worker) => error_response::error(
             StatusCode::SERVICE_UNAVAILABLE,
             "worker_unavailable",
             "a worker did not answer in time",
-        );
-    };
+        ),
+        Err(NoMetrics::Encoding) => error_response::error(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "encoding_failed",
+            "the metrics could not be encoded",
+        ),
+    }
+}
+
+/// Why there are no metrics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NoMetrics {
+    /// A worker did not answer in time.
+    Worker,
+    /// They could not be written.
+    Encoding,
+}
+
+/// All metrics in the text format of OpenMetrics, as they are now.
+///
+/// # Errors
+/// [`NoMetrics`]
+pub async fn metrics_text(context: Arc<Context>) -> Result<String, NoMetrics> {
+    let workers = context.workers.snapshots().await.map_err(|_| NoMetrics::Worker)?;
     let mut registry = Registry::default();
     let cluster = cluster::View::of(&context).await;
     registry.register_collector(Box::new(Scrape { workers, cluster, context }));
     let mut body = String::new();
-    if text::encode(&mut body, &registry).is_err() {
-        return error_response::error(
-            StatusCode::INTERNAL_SERVER_ERROR,
-            "encoding_failed",
-            "the metrics could not be encoded",
-        );
-    }
-    ([(header::CONTENT_TYPE, HeaderValue::from_static(CONTENT_TYPE))], body).into_response()
+    text::encode(&mut body, &registry).map_err(|_| NoMetrics::Encoding)?;
+    Ok(body)
 }
 
 /// Everything one answer is made of.
@@ -365,6 +383,7 @@ impl Collector for Scrape {
         reload::encode(&self.context, &mut encoder)?;
         acme::encode(&self.context, &mut encoder)?;
         hooks::encode(&self.context, &mut encoder)?;
+        telemetry::encode(&self.context, &mut encoder)?;
         if let Some(cluster) = &self.cluster {
             cluster.encode(&mut encoder)?;
         }

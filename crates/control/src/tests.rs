@@ -211,6 +211,7 @@ fn context_of(
         vod: None,
         moq: None,
         hooks: None,
+        telemetry: Some(Arc::default()),
         acme: None,
         cluster: None,
     })

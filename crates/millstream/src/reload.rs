@@ -240,6 +240,11 @@ impl Reloader {
         let used = context.current.settings();
         settings.rtmps_tls.clone_from(&used.rtmps_tls);
         settings.https_tls.clone_from(&used.https_tls);
+        // So do traces, but for their share.
+        settings.traces.clone_from(&used.traces);
+        if let Some(traces) = &settings.traces {
+            traces.set_samples(u32::try_from(merged.telemetry.samples_per_million).unwrap_or(0));
+        }
         let (total, per_address) = settings.keep_alive.places();
         context.keep_alive.set_limits(total, per_address);
         ingest.set_message_bytes_max(settings.message_bytes_max);

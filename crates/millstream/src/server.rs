@@ -53,6 +53,7 @@ use sources::key_set;
 use sources::pull::{OnDemand, Pulls};
 use sources::settings::{AddedBy, LiveSettings};
 use sources::{Ingest, IngestThread};
+use telemetry::Telemetry;
 use uploads::settings::UploadSettings;
 use uploads::{UploadInput, Uploads, UploadsThread};
 use vod::Library;
@@ -170,6 +171,7 @@ pub(crate) struct Running {
     recordings: Option<RecordingThread>,
     uploads: Option<UploadsThread>,
     hooks: Option<HooksTask>,
+    telemetry: Option<Telemetry>,
     acme: Option<Acme>,
     membership: Option<ClusterMembership>,
     control: tokio::task::JoinHandle<()>,
@@ -205,6 +207,7 @@ impl Running {
             vod,
             moq,
             hooks,
+            telemetry,
             cluster,
         } = resolved;
         // Before the workers, which ask it what other nodes publish.
@@ -217,6 +220,9 @@ impl Running {
         let asked = policy.hooks.clone();
         // Before anybody connects.
         use_stored(acme.as_ref(), certificates.as_deref());
+        let telemetry = telemetry.map(Telemetry::start).transpose();
+        let mut telemetry = telemetry.map_err(|error| format!("telemetry: {error}"))?;
+        let settings = WorkerSettings { traces: telemetry.as_ref().map(Telemetry::traces), ..settings };
         let current = Current { settings: Arc::new(settings), policy: Arc::new(policy) };
         let settings = Arc::clone(&current.settings);
         let (current, sources) = (Arc::new(Live::new(current)), Arc::new(sources));
@@ -329,9 +335,17 @@ impl Running {
             vod: vod.map(|vod| Library::new(vod, recordings.as_ref().map(RecordingThread::recordings))),
             moq: moq.status(),
             hooks: hooks.as_ref().map(HooksTask::status),
+            telemetry: telemetry.as_ref().map(Telemetry::status),
             acme: acme.as_ref().map(Acme::status),
             cluster: membership.as_ref().map(ClusterMembership::view),
         });
+        if let Some(telemetry) = &mut telemetry {
+            let of_metrics = Arc::clone(&context);
+            telemetry.export_metrics(move || {
+                let context = Arc::clone(&of_metrics);
+                async { control::metrics_text(context).await.ok() }
+            });
+        }
         let of_notices = Arc::clone(&context);
         tokio::spawn(async move { of_notices.rtc.take_notices(noticed).await });
         let control = tokio::spawn(control::serve(Arc::clone(&context), handoffs));
@@ -381,6 +395,7 @@ impl Running {
             recordings,
             uploads,
             hooks,
+            telemetry,
             acme,
             membership,
             control,
@@ -457,6 +472,7 @@ impl Running {
             recordings,
             uploads,
             hooks,
+            telemetry,
             acme,
             membership,
             control,
@@ -497,6 +513,10 @@ impl Running {
         if let Some(hooks) = hooks {
             // With the ends of all sessions and recordings.
             hooks.stop().await;
+        }
+        if let Some(telemetry) = telemetry {
+            // With the ends of all sessions.
+            telemetry.stop().await;
         }
         if let Some(membership) = membership {
             membership.leave().await;

@@ -363,6 +363,9 @@ impl PacketStream {
         // A key frame is what waiting viewers begin with; and the first packet of a track shows
         // that there is a publisher that can be asked for one.
         let output = self.tracks.get(forward.track).and_then(|track| track.rendition(forward.rendition));
+        if forward.packet.is_key_frame() {
+            self.first_key_frame.get_or_insert(now);
+        }
         if forward.packet.is_key_frame()
             || output.is_some_and(|output| output.cache.first() == forward.number)
         {

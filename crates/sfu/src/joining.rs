@@ -297,6 +297,9 @@ fn begin(viewer: &mut Viewer, index: usize, track: &mut Track, context: &Context
         Some(start) => {
             cold.state = Progress::CatchingUp;
             hot.begin(start, &output.cache);
+            if cold.track.kind() == MediaKind::Video {
+                viewer.cold.stats.video_began.get_or_insert(now);
+            }
         }
         // Requested again when a publisher begins, or when the key frame that comes cannot be used.
         None if hot.packets == 0 => track.want_key_frame_of(now, rendition),

@@ -39,6 +39,8 @@ pub struct PacketStream {
     pub(crate) waiting_for_key_frame: Vec<ViewerId>,
     /// When the cached packets of a publisher that left are dropped.
     pub(crate) expires_at: Option<Instant>,
+    /// When the first key frame of the present publisher came.
+    pub(crate) first_key_frame: Option<Instant>,
     /// Epoch of the newest publisher.
     pub(crate) epoch: u64,
     /// Since when nobody plays it, if nobody does.
@@ -153,6 +155,7 @@ impl PacketStream {
             backlog: VecDeque::new(),
             waiting_for_key_frame: Vec::new(),
             expires_at: None,
+            first_key_frame: None,
             epoch: 0,
             unwatched_since: None,
             first_reports: Vec::new(),
@@ -173,7 +176,7 @@ impl PacketStream {
     /// workers: it must be higher for each publisher of the stream.
     pub fn publisher_started(&mut self, now: Instant, epoch: u64, mut input: PublisherInput) {
         self.publisher_ended(now);
-        (self.expires_at, self.layers_told_at) = (None, None);
+        (self.expires_at, self.layers_told_at, self.first_key_frame) = (None, None, None);
         // Somebody can be asked for a key frame now.
         self.queue_waiting();
         self.note_epoch(now, epoch);
@@ -302,6 +305,11 @@ impl PacketStream {
     /// Whether each track keeps no more than its limits, for tests of whole servers.
     pub fn is_within_limits(&self) -> bool {
         self.tracks.iter().flat_map(Track::outputs).all(|output| output.is_within(&self.limits))
+    }
+
+    /// When the first key frame of the present publisher came.
+    pub fn first_key_frame(&self) -> Option<Instant> {
+        self.first_key_frame
     }
 
     /// Totals.

@@ -239,6 +239,8 @@ pub struct ViewerStats {
     pub switches_down: u32,
     /// How much of its video it gets.
     pub share: Share,
+    /// When it was sent its first key frame.
+    pub video_began: Option<Instant>,
     /// Share of packets lost in its last report, `0.0..=1.0`; the worst of its tracks.
     pub fraction_lost: f32,
     /// Packets lost so far as it reports, over all tracks.

@@ -35,6 +35,7 @@ pub mod streams;
 pub mod tap;
 pub mod thread;
 pub mod time;
+pub mod traces;
 pub mod trust;
 pub mod viewers;
 mod worker_handles;

@@ -14,6 +14,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::hooks::Admission;
 use crate::overload::Overload;
 use crate::snapshot::{Role, SessionId};
+use crate::traces::SessionTrace;
 
 /// What a session is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -71,6 +72,8 @@ pub struct RtcOpen {
     pub admission: Option<Box<Admission>>,
     /// When it is to end, since 1970, if that said so.
     pub time_over: Option<Duration>,
+    /// Its trace, if it has one.
+    pub trace: Option<Box<SessionTrace>>,
     /// Where the answer goes. A session whose answer nobody takes ends at once.
     pub reply: oneshot::Sender<Result<SessionId, RtcRefusal>>,
 }

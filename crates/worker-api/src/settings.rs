@@ -12,6 +12,7 @@ use rtmp::name::NameRules;
 
 use crate::overload::OverloadSettings;
 use crate::pattern::Pattern;
+use crate::traces::Traces;
 
 /// Settings shared by all workers.
 #[derive(Debug, Clone)]
@@ -75,6 +76,8 @@ pub struct WorkerSettings {
     pub transcoding: TranscodingSettings,
     /// Streams as segments; `None` where that is off.
     pub segments: Option<SegmentsSettings>,
+    /// Traces of sessions; `None` where they are not exported.
+    pub traces: Option<Traces>,
 }
 
 /// What one client address (IPv6: /64) may have, over all workers.
@@ -514,6 +517,7 @@ impl Default for WorkerSettings {
             relay: None,
             transcoding: TranscodingSettings::default(),
             segments: Some(SegmentsSettings::default()),
+            traces: None,
         }
     }
 }

@@ -34,6 +34,7 @@ mod srt;
 mod stats;
 mod timeouts;
 mod timers;
+mod traces;
 
 use std::io;
 use std::panic::AssertUnwindSafe;

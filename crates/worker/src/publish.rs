@@ -29,6 +29,7 @@ use worker_api::publications::StreamPublished;
 use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::SecondPublisher;
 use worker_api::snapshot::{Protocol, Role, SessionId};
+use worker_api::traces::Stage;
 use worker_api::{EndReason, auth};
 
 impl Worker {
@@ -64,7 +65,12 @@ impl Worker {
         let session = &self.connections.sessions[conn];
         let (id, address) = (session.id, session.address);
         let key = format!("{app}/{name}");
-        let claim = self.claim_frames(conn, &key, (app, name), credential).inspect_err(|refusal| {
+        let claim = self.claim_frames(conn, &key, (app, name), credential);
+        if matches!(credential, Credential::Token(_)) {
+            let refused = claim.as_ref().err().map(|refusal| refusal.reason());
+            self.trace_publish(conn, &key, refused);
+        }
+        let claim = claim.inspect_err(|refusal| {
             let reason = refusal.reason();
             match credential {
                 // It is told, and says so itself, with its name.
@@ -158,6 +164,8 @@ impl Worker {
         let may_play =
             self.may_play(conn, (app, name), token).and_then(|()| self.check_carried(&key, format));
         let stream = may_play.and_then(|()| self.subscribe_to_frames(&key, (app, name), Some(address.ip())));
+        let refused = stream.as_ref().err().map(|refusal| refusal.reason());
+        self.trace_play(conn, &key, format, refused);
         let stream = stream.inspect_err(|refusal| {
             tracing::info!(session = %id, %address, stream = key, reason = refusal.reason(), "player refused");
         })?;
@@ -320,6 +328,7 @@ impl Worker {
             ends_at_ms: self.ctx.ends_at_ms(open.until),
             admission: open.admission,
             time_over_ms: self.ctx.ends_at_ms(open.time_over),
+            trace: open.trace,
             transport: Transport::new(peer, ufrag, self.ctx.now_ms),
             publications: Vec::new(),
             subscriptions: Vec::new(),
@@ -356,6 +365,10 @@ impl Worker {
             }
         };
         tracing::info!(session = %id, %address, stream = key, ?role, "session opened");
+        if let Some(trace) = &mut self.packets.sessions[peer].trace {
+            trace.set_session(id);
+            trace.reach(self.ctx.now, Stage::Ice);
+        }
         self.packets.drive(&mut self.ctx, peer);
         Ok(id)
     }

@@ -7,7 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use media::Frame;
+use media::{Frame, FrameRole};
 use rtmp::flv::FlvError;
 use rtmp::server::{PlayReject, PublishReject};
 
@@ -37,6 +37,7 @@ use worker_api::handoff::Handoff;
 use worker_api::internal::{InternalPublish, Next, PublishRequest, Refusal};
 use worker_api::snapshot::{Protocol, Role, kept_user_agent};
 use worker_api::tap::{InternalTap, TapRefusal, TapRequest};
+use worker_api::traces::Stage;
 use worker_api::{EndReason, Refused};
 
 /// For a player that is sent to another node.
@@ -195,6 +196,9 @@ impl Worker {
 
     /// A frame of a stream's publisher.
     pub(crate) fn receive_frame(&mut self, stream: FrameStreamId, frame: &Arc<Frame>) {
+        if frame.role == FrameRole::Key {
+            self.trace_key_frame(stream);
+        }
         match self.frames.receive(&mut self.ctx, stream, frame) {
             FrameAction::None => {}
             FrameAction::Bridge(bridge, time) => self.bridge_frame(bridge, time, frame),
@@ -533,6 +537,7 @@ impl Worker {
             head.requests = head.requests.saturating_add(1);
         }
         session.unused_since_ms = self.ctx.now_ms;
+        session.asked_since_ms = self.ctx.now_ms;
         self.write(conn);
     }
 
@@ -618,6 +623,12 @@ impl Worker {
                 session.write_pending(self.ctx.now_ms, &mut written)
             }
         };
+        if written.messages > 0
+            && let Some(trace) = &mut session.trace
+        {
+            // Players begin with a key frame, where the stream has pictures.
+            trace.reach(self.ctx.now, Stage::Media);
+        }
         self.connections.columns.sent(conn, written.bytes);
         self.connections.columns.passed(conn, written.messages);
         self.connections.columns.stats.dropped_frames[conn.index()] = written.dropped;
@@ -696,8 +707,12 @@ impl Worker {
             (self.connections.columns.bytes_in(conn), self.connections.columns.bytes_out(conn));
         let seconds = (self.ctx.now_ms - self.connections.columns.opened_ms(conn)) / 1000;
         session.unused_since_ms = self.ctx.now_ms;
+        session.asked_since_ms = self.ctx.now_ms;
         let media = session.media;
         session.media = Media::None;
+        if let Some(trace) = session.trace.take() {
+            trace.end(self.ctx.now, reason);
+        }
         self.leave_hook(conn, !matches!(media, Media::None), reason);
         match media {
             Media::None => {}

@@ -39,6 +39,7 @@ impl Worker {
             if !self.connections.sessions.contains(conn) {
                 continue;
             }
+            self.trace_packets(conn);
             match self.examine(conn, draining) {
                 TimeoutAction::Fine => {}
                 TimeoutAction::GoIdle => self.go_idle(conn),

@@ -23,24 +23,60 @@ use super::refusal::Refusal;
 use super::target::Target;
 use super::{OFFER_BYTES_MAX, SESSION_PATH, formats, headers, may, not_stopping, text};
 use crate::{Context, Peer};
+use worker_api::EndReason;
 use worker_api::auth::{Action, Permit};
 use worker_api::cluster::redirected;
 use worker_api::hooks::{Admitted, Asker, Limits};
 use worker_api::rtc::{RtcOpen, RtcRole};
 use worker_api::snapshot::Protocol;
 use worker_api::streams::{NotBridged, Published, PublishedTracks, WebrtcAvailability};
+use worker_api::traces::{Parent, SessionTrace, Traced};
 
 /// How often it is looked whether a stream on demand has begun.
 const BEGUN_AGAIN: Duration = Duration::from_millis(50);
 /// Longest `User-Agent` that is kept, characters.
 const USER_AGENT_CHARS_MAX: usize = 128;
 
-/// Answers an offer with 201, or says why not.
+/// Answers an offer with 201, or says why not. Both are in the trace of the session.
 pub(super) async fn open(
     context: &Context,
     peer: Peer,
     role: RtcRole,
     request: Request,
+) -> Result<Response, Refusal> {
+    let trace = begin_trace(context, peer, role, &request);
+    let opened = open_session(context, peer, role, request, trace.clone()).await;
+    // One that was opened goes on where the session is.
+    let refused = match &opened {
+        Ok(response) => response.status().is_redirection().then_some("played by another node"),
+        Err(refusal) => Some(refusal.code()),
+    };
+    if let (Some(trace), Some(reason)) = (trace, refused) {
+        trace.end(Instant::now().into_std(), EndReason::Refused(reason));
+    }
+    opened
+}
+
+/// Begins the trace of a session, within that of the request if it has one (`traceparent`).
+fn begin_trace(context: &Context, peer: Peer, role: RtcRole, request: &Request) -> Option<Box<SessionTrace>> {
+    let traces = context.rtc.settings().traces.clone()?;
+    let target = Target::read(request.uri(), &context.names).ok()?;
+    // One that came twice is none (W3C Trace Context section 3.2.1).
+    let mut headers = request.headers().get_all("traceparent").iter();
+    let parent = headers.next().filter(|_| headers.next().is_none());
+    let parent = parent.and_then(|value| Parent::parse(value.to_str().ok()?));
+    let protocol = if role == RtcRole::Publish { Protocol::Whip } else { Protocol::Whep };
+    let stream = target.key().into();
+    let of = Traced { protocol, role: role.into(), stream, address: peer.address };
+    traces.begin(Instant::now().into_std(), parent, of)
+}
+
+async fn open_session(
+    context: &Context,
+    peer: Peer,
+    role: RtcRole,
+    request: Request,
+    trace: Option<Box<SessionTrace>>,
 ) -> Result<Response, Refusal> {
     let control = &context.rtc;
     if !control.is_on() {
@@ -90,8 +126,8 @@ pub(super) async fn open(
         RtcRole::Play => control.begin(context, &target, peer.address.ip()).await,
         RtcRole::Publish => None,
     };
-    let wanted =
-        Wanted { role, user_agent, offer, published: control.tracks_for(role, &target)?, permit, admitted };
+    let published = control.tracks_for(role, &target)?;
+    let wanted = Wanted { role, user_agent, offer, published, permit, admitted, trace };
     let key = target.key();
     let opened = wanted.open(context, peer, target).await.inspect_err(|refusal| {
         if matches!(refusal, Refusal::Undecodable(_) | Refusal::NotPlayable(_)) {
@@ -183,6 +219,7 @@ struct Wanted {
     permit: Permit,
     /// What the hook has said, if it was asked.
     admitted: Option<Admitted>,
+    trace: Option<Box<SessionTrace>>,
 }
 
 impl Wanted {
@@ -225,6 +262,7 @@ impl Wanted {
             until: self.permit.until,
             admission,
             time_over: limits.until,
+            trace: self.trace,
             reply,
         };
         let id = context.workers.rtc_open(worker, open, answered).await??;

@@ -160,7 +160,7 @@ impl Refusal {
         }
     }
 
-    fn code(&self) -> &'static str {
+    pub(super) fn code(&self) -> &'static str {
         match self {
             Self::Path | Self::Name(_) => "invalid_name",
             Self::Address | Self::NotText | Self::IfMatch | Self::HalfCredentials => "bad_request",

@@ -227,6 +227,7 @@ fn server_with(setting: Setting) -> Server {
         vod: None,
         moq: None,
         hooks: None,
+        telemetry: None,
         acme: None,
         cluster: None,
     };

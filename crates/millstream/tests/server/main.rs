@@ -132,6 +132,7 @@ mod stats_rtc;
 mod stats_shutdown;
 mod stats_stream;
 mod stats_tls;
+mod telemetry;
 mod timestamp_wrap;
 mod tls;
 mod top_once;

@@ -312,6 +312,7 @@ impl RtcClient {
             until: None,
             admission: None,
             time_over: None,
+            trace: None,
             reply,
         };
         (self.worker, self.dtls_seed) = (worker, password % DTLS_SEEDS);

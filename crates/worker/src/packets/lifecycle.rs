@@ -16,6 +16,7 @@ use worker_api::EndReason;
 use worker_api::columns::NO_STREAM;
 use worker_api::rtc::{RtcNotice, RtcPatch};
 use worker_api::snapshot::{Role, SessionId};
+use worker_api::traces::Stage;
 
 /// A publisher that is heard from in no way for this long gives way to another, milliseconds. One that is
 /// there sends media or reports; if it has nothing to send, a check at least every 6 s (RFC 7675 section
@@ -131,6 +132,30 @@ impl Packets {
             if let Some(reason) = self.overdue(ctx, peer) {
                 self.guard(ctx, peer, |packets, ctx| packets.end(ctx, peer, reason));
             }
+            self.trace_key_frame(peer);
+        }
+    }
+
+    /// Notes in a session's trace when the first key frame has come from it, or was sent to it. Looked at
+    /// a few times a second and not per packet; the time is that of the packet.
+    fn trace_key_frame(&mut self, peer: PeerId) {
+        let Some(session) = self.sessions.get_mut(peer) else { return };
+        let Some(trace) = session.trace.as_mut().filter(|trace| trace.stage() == Stage::FirstKeyFrame) else {
+            return;
+        };
+        let began = match (session.publications.first(), session.subscriptions.first()) {
+            (Some(publication), _) => {
+                let stream = self.streams.get(publication.stream);
+                stream.and_then(|stream| stream.sfu.first_key_frame())
+            }
+            (None, Some(Subscription { stream, viewer: Some(viewer), .. })) => {
+                let stream = self.streams.get(*stream);
+                stream.and_then(|stream| stream.sfu.viewer_stats(*viewer)?.video_began)
+            }
+            (None, _) => None,
+        };
+        if let Some(began) = began {
+            trace.reach(began, Stage::Media);
         }
     }
 
@@ -257,6 +282,9 @@ impl Packets {
             self.by_ufrag.remove(ufrag);
         }
         self.by_id.remove(&session.id);
+        if let Some(trace) = session.trace {
+            trace.end(ctx.now, reason);
+        }
         if let Some(pacer) = self.transports.get(peer).and_then(|transport| transport.pacer.as_ref()) {
             self.counters.probes += pacer.stats(ctx.now).probes;
         }

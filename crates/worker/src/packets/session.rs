@@ -19,6 +19,7 @@ use worker_api::AddressSlot;
 use worker_api::hooks::Admission;
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{Protocol, SessionId};
+use worker_api::traces::SessionTrace;
 
 /// A WebRTC session: a transport, with the publications and subscriptions that use it.
 pub(crate) struct Session {
@@ -40,6 +41,8 @@ pub(crate) struct Session {
     pub(crate) admission: Option<Box<Admission>>,
     /// When it ends because that said so.
     pub(crate) time_over_ms: Option<u64>,
+    /// Its trace, if it has one.
+    pub(crate) trace: Option<Box<SessionTrace>>,
     pub(crate) transport: Transport,
     pub(crate) publications: Vec<SessionPublication>,
     pub(crate) subscriptions: Vec<Subscription>,

@@ -19,6 +19,7 @@ use crate::stats::columns::packets_reference;
 use worker_api::EndReason;
 use worker_api::columns::NO_STREAM;
 use worker_api::rtc::RtcNotice;
+use worker_api::traces::Stage;
 
 /// How long after its last datagram a session keeps its address against another that proves to be there,
 /// milliseconds. Peers are heard from every few seconds: consent (RFC 7675 section 5.1) and reports.
@@ -34,6 +35,9 @@ impl Packets {
             match event {
                 Event::PathSelected(path) => {
                     session.transport.consent_lost_ms = None;
+                    if let Some(trace) = &mut session.trace {
+                        trace.reach(ctx.now, Stage::Dtls);
+                    }
                     let route = self.route(peer, &path);
                     if let (Some(route), Some(transport)) = (route, self.transports.get_mut(peer)) {
                         tracing::debug!(session = %id, remote = %path.remote, "path selected");
@@ -90,6 +94,11 @@ impl Packets {
             }
         };
         session.transport.state = State::Connected(Box::new(inbound));
+        if let Some(trace) = &mut session.trace {
+            // Where DTLS was done first, the path is the last that is waited for; it is there in a moment.
+            trace.reach(ctx.now, Stage::Dtls);
+            trace.reach(ctx.now, Stage::FirstKeyFrame);
+        }
         session.transport.received_ms = ctx.now_ms;
         let stream = session.streams().next().map_or(NO_STREAM, packets_reference);
         self.columns.takes_role(peer, session.role.for_stats(), stream);

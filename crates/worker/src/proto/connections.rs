@@ -249,10 +249,12 @@ impl Connections {
             ends_at_ms: None,
             hook: None,
             waits_for_hook: false,
+            asked_since_ms: ctx.now_ms,
             unused_since_ms: ctx.now_ms,
             received_ms: ctx.now_ms,
             written_ms: ctx.now_ms,
             user_agent: None,
+            trace: None,
         });
         self.columns.open(conn, id, protocol, ctx.now_ms);
         conn

@@ -22,6 +22,7 @@ use worker_api::auth::{Action, Denied};
 use worker_api::hooks::Admission;
 use worker_api::internal::FrameReceiver;
 use worker_api::snapshot::SessionId;
+use worker_api::traces::SessionTrace;
 
 /// A client: its connection, what it is in the middle of, and what it publishes or plays.
 #[derive(Debug)]
@@ -51,12 +52,16 @@ pub(crate) struct Session {
     pub(crate) hook: Option<Box<HookAnswer>>,
     /// A request of it waits for that: the next one waits behind it.
     pub(crate) waits_for_hook: bool,
+    /// Since when it can have asked for what it publishes or plays, or is about to.
+    pub(crate) asked_since_ms: u64,
     /// Since when it neither publishes nor plays.
     pub(crate) unused_since_ms: u64,
     pub(crate) received_ms: u64,
     /// When the socket last took bytes, or was first found full; what a blocked peer is judged by.
     pub(crate) written_ms: u64,
     pub(crate) user_agent: Option<Box<str>>,
+    /// Its trace, if what it publishes or plays has one.
+    pub(crate) trace: Option<Box<SessionTrace>>,
 }
 
 /// What the connection speaks.

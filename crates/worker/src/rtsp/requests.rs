@@ -314,13 +314,17 @@ impl Worker {
             return Err(PublishRefusal::Draining);
         }
         let (id, address) = (self.connections.sessions[conn].id, self.connections.sessions[conn].address);
-        self.may_publish(conn, (app, name), token.as_deref())?;
         let key = format!("{app}/{name}");
         let tracks: PublishedTracks = tracks.into();
-        let claim = self.claim_packets(&key, app, &tracks).map_err(|refusal| match refusal {
-            RtcRefusal::TakenElsewhere => PublishRefusal::Taken(Taken::Elsewhere),
-            _ => PublishRefusal::Taken(Taken::Here),
-        })?;
+        let claim = self.may_publish(conn, (app, name), token.as_deref()).and_then(|()| {
+            self.claim_packets(&key, app, &tracks).map_err(|refusal| match refusal {
+                RtcRefusal::TakenElsewhere => PublishRefusal::Taken(Taken::Elsewhere),
+                _ => PublishRefusal::Taken(Taken::Here),
+            })
+        });
+        let refused = claim.as_ref().err().map(|refusal| refusal.reason());
+        self.trace_publish(conn, &key, refused);
+        let claim = claim?;
         let stream = self.claimed_packets(&claim, (app, name), &tracks);
         let input = inputs::publisher(&tracks);
         self.packets.streams[stream].sfu.publisher_started(self.ctx.now, claim.epoch.0, input);

@@ -61,6 +61,7 @@ async fn open(
         until: None,
         admission: None,
         time_over: None,
+        trace: None,
         reply,
     };
     node.handles.rtc_open(worker, open, answered).await.expect("an answer")?;

@@ -267,6 +267,7 @@ impl Node {
             until: None,
             admission: None,
             time_over: None,
+            trace: None,
             reply,
         };
         let handle = &self.workers().handles()[worker];
