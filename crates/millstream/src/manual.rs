@@ -50,8 +50,9 @@ fn main_page(command: &Command) -> Vec<u8> {
 
 fn add_pages(command: &Command, pages: &mut Vec<(String, Vec<u8>)>) {
     let flags_hidden = command.clone().mut_args(|arg| {
-        let is_global = arg.is_global_set();
-        if is_global { arg.hide(true) } else { arg }
+        // All but the file, which most commands need.
+        let is_key = arg.is_global_set() && arg.get_id() != "config";
+        if is_key { arg.hide(true) } else { arg }
     });
     pages.push((name(command), rendered(flags_hidden.clone(), flags_hidden)));
     command.get_subcommands().for_each(|command| add_pages(command, pages));
@@ -140,6 +141,17 @@ mod tests {
                 page.contains(r"\-\-limits\-ring\-frames") && page.contains("ring between two workers");
             assert_eq!(has_keys, name == "millstream.1", "{name}");
             assert!(page.contains(".SH NAME") && page.contains(".SH SYNOPSIS"), "{name}: {page}");
+        }
+        for (name, has_file) in [
+            ("millstream-doctor.1", true),
+            ("millstream-config-check.1", true),
+            ("millstream-record.1", true),
+            ("millstream-record-verify.1", true),
+            ("millstream-top.1", false),
+            ("millstream-healthcheck.1", false),
+        ] {
+            let (_, page) = pages.iter().find(|(other, _)| other == name).expect(name);
+            assert_eq!(page.contains(r"\-\-config"), has_file, "{name}: {page}");
         }
         let (_, top) = pages.iter().find(|(name, _)| name == "millstream-top.1").expect("top");
         assert!(top.contains(r"\-\-once"), "{top}");
