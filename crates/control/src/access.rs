@@ -14,6 +14,7 @@ use super::{Context, Peer, RecordingFiles, error_response, stats};
 use worker_api::Refused;
 use worker_api::auth::Denied;
 use worker_api::auth::manage::WebRequest;
+use worker_api::pattern;
 use worker_api::time::since_1970;
 
 /// Lets a request through to the API, or answers 401 or 403.
@@ -39,7 +40,41 @@ pub(crate) async fn manage(
         let reason = "the link is not valid, or has ended";
         return error_response::refused(Refused { reason, ..denied.into() });
     }
+    if allowed.is_err()
+        && starts_or_stops_recording(request.method(), request.uri().path())
+        && let Ok(()) = context.policy().manage.may_record(&asked, |_| true)
+    {
+        let token = asked.token.unwrap_or_default().into();
+        let mut request = request;
+        request.extensions_mut().insert(RecordsOnly { token, peer });
+        return next.run(request).await;
+    }
     decide(allowed, request, next).await
+}
+
+/// The sender may begin and end recordings of some streams, and nothing else: the handler asks of which.
+#[derive(Clone)]
+pub(crate) struct RecordsOnly {
+    token: Arc<str>,
+    peer: Peer,
+}
+
+impl RecordsOnly {
+    /// Whether the stream is one of them.
+    pub(crate) fn may_record(&self, context: &Context, app: &str, name: &str) -> Result<(), Denied> {
+        let request = Request::new(axum::body::Body::empty());
+        let asked = WebRequest { token: Some(&self.token), ..web_request(&request, self.peer) };
+        context.policy().manage.may_record(&asked, |pattern| pattern::matches_parts(pattern, app, name))
+    }
+}
+
+/// Whether a request begins or ends a recording: `POST /api/v1/recordings`, `DELETE` of a stream below it.
+fn starts_or_stops_recording(method: &Method, path: &str) -> bool {
+    match path.strip_prefix("/api/v1/recordings") {
+        Some("") => method == Method::POST,
+        Some(stream) => method == Method::DELETE && stream.matches('/').count() == 2,
+        None => false,
+    }
 }
 
 /// Whether the sender of a handshake for statistics may still read them: what it showed is asked about again.

@@ -19,6 +19,8 @@ pub enum Action {
     Play = 2,
     /// Use the management API.
     Manage = 4,
+    /// Begin and end the recording of a stream.
+    Record = 8,
 }
 
 impl Action {
@@ -27,6 +29,7 @@ impl Action {
             "publish" => Some(Self::Publish),
             "play" => Some(Self::Play),
             "manage" => Some(Self::Manage),
+            "record" => Some(Self::Record),
             _ => None,
         }
     }

@@ -338,7 +338,7 @@ impl Hooks {
         match action {
             Action::Publish => self.wants(HookEvent::Publish) || self.wants(HookEvent::PublishEnd),
             Action::Play => self.wants(HookEvent::Play) || self.wants(HookEvent::PlayEnd),
-            Action::Manage => false,
+            Action::Manage | Action::Record => false,
         }
     }
 

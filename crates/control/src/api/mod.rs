@@ -35,11 +35,12 @@ use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
 use super::stats::{__path_stats, __path_stats_stream, stats, stats_stream};
-use crate::error_response::{ErrorBody, error};
+use crate::error_response::{ErrorBody, error, refused};
 use crate::{Context, Peer, access};
 use types::{PublishRules, ServerInfo, SessionList, SessionQuery, Stream, StreamList, Worker, WorkerList};
 use urls::{Serves, Urls};
 use worker_api::NoAnswer;
+use worker_api::auth;
 use worker_api::snapshot::WorkerSnapshot;
 use worker_api::time;
 
@@ -154,6 +155,8 @@ enum Failure {
     BadRequest(String),
     /// It conflicts with the current state: a code and a message.
     Conflict(&'static str, String),
+    /// The sender may not.
+    Denied(auth::Denied),
     /// Not at present: a code and a message.
     Unavailable(&'static str, &'static str),
 }
@@ -170,6 +173,7 @@ impl IntoResponse for Failure {
                 error(StatusCode::SERVICE_UNAVAILABLE, "cluster_unavailable", message)
             }
             Self::NotFound(message) => error(StatusCode::NOT_FOUND, "not_found", message),
+            Self::Denied(denied) => refused(denied.into()),
             Self::BadRequest(message) => error(StatusCode::BAD_REQUEST, "bad_request", message),
             Self::Conflict(code, message) => error(StatusCode::CONFLICT, code, message),
             Self::Unavailable(code, message) => error(StatusCode::SERVICE_UNAVAILABLE, code, message),

@@ -4,15 +4,16 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
 
-use axum::Json;
 use axum::extract::rejection::{JsonRejection, PathRejection, QueryRejection};
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
+use axum::{Extension, Json};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::{Failure, StreamName};
 use crate::Context;
+use crate::access::RecordsOnly;
 use crate::error_response::ErrorBody;
 use ::uploads::{UploadState, Uploads};
 use recording::catalogue::{Entry, State as RecordingState};
@@ -284,9 +285,11 @@ pub(super) async fn recordings(
 ))]
 pub(super) async fn start_recording(
     State(context): State<Arc<Context>>,
+    records_only: Option<Extension<RecordsOnly>>,
     body: Result<Json<NewRecording>, JsonRejection>,
 ) -> Result<StatusCode, Failure> {
     let Json(NewRecording { app, name }) = body?;
+    may_record(&context, records_only, &app, &name)?;
     if context.names.check(&app, &name).is_err() {
         return Err(Failure::BadRequest(format!("`{app}/{name}` is no name of a stream")));
     }
@@ -313,12 +316,25 @@ pub(super) async fn start_recording(
 ))]
 pub(super) async fn stop_recording(
     State(context): State<Arc<Context>>,
+    records_only: Option<Extension<RecordsOnly>>,
     path: Result<Path<StreamName>, PathRejection>,
 ) -> Result<StatusCode, Failure> {
     let Path(StreamName { app, name }) = path?;
+    may_record(&context, records_only, &app, &name)?;
     let none = Failure::NotFound("the stream is not recorded");
     let Some(recordings) = &context.recordings else { return Err(none) };
     if recordings.stop(&app, &name).await { Ok(StatusCode::NO_CONTENT) } else { Err(none) }
+}
+
+/// Whether one who may not use the whole API may record the stream.
+fn may_record(
+    context: &Context,
+    records_only: Option<Extension<RecordsOnly>>,
+    app: &str,
+    name: &str,
+) -> Result<(), Failure> {
+    let Some(Extension(sender)) = records_only else { return Ok(()) };
+    sender.may_record(context, app, name).map_err(Failure::Denied)
 }
 
 /// Removes a complete recording.

@@ -174,3 +174,49 @@ fn keys_are_read_from_a_server() {
     eventually("the keys are known", || publish(&token("mill")).ok());
     assert!(publish(&token("wheel")).is_err());
 }
+
+#[test]
+fn recordings_of_its_streams_are_begun_and_ended_by_who_may_record_them() {
+    let directory = ScratchDir::new();
+    let record = format!("[record]\ndirectory = '{}'\n", directory.path().display());
+    let server = Server::start(&format!("{}{record}", config("")));
+    let own = token("live/*", "publish", 60);
+    let mut publisher = RtmpClient::publish(server.rtmp, &format!("live/mill?token={own}"));
+    publisher.send_tags(&sample_tags()[..60]);
+    let ask = |method: &str, path: &str, stream: &str, token: &str| {
+        let body = json!({ "app": "live", "name": stream }).to_string();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nAuthorization: Bearer {token}\r\n\
+             Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+            body.len()
+        );
+        let mut answer = http::send(server.http, request.as_bytes()).expect("an answer");
+        let mut text = String::new();
+        answer.read_to_string(&mut text).expect("text");
+        let json = serde_json::from_str(&text).unwrap_or(json!(null));
+        (answer.status, json["error"]["code"].as_str().unwrap_or_default().to_owned())
+    };
+    let all = "/api/v1/recordings";
+    let begin = |token: &str| ask("POST", all, "mill", token);
+    let refused = |code: &str| (401, code.to_owned());
+    assert_eq!(begin(&token("live/mill", "publish play", 60)), refused("token_action"));
+    assert_eq!(begin(&token("live/wheel", "record", 60)), refused("token_stream"));
+    assert_eq!(begin(&token("live/mill", "record", -60)), refused("token_expired"));
+    let recorder = token("live/mill", "record", 60);
+    assert_eq!(begin(&recorder), (201, String::new()));
+    assert_eq!(begin(&recorder), (409, "exists".to_owned()));
+    // The rest of the API is closed to it.
+    for (method, path) in [
+        ("GET", all),
+        ("GET", "/api/v1/streams"),
+        ("POST", "/api/v1/pulls"),
+        ("DELETE", "/api/v1/recordings/live/mill/20261127T190500.123Z.mp4"),
+        ("DELETE", "/api/v1/sessions/0-1"),
+    ] {
+        assert_eq!(ask(method, path, "mill", &recorder), refused("token_action"), "{method} {path}");
+    }
+    let one = "/api/v1/recordings/live/mill";
+    assert_eq!(ask("DELETE", one, "", &token("live/wheel", "record", 60)), refused("token_stream"));
+    assert_eq!(ask("DELETE", one, "", &recorder), (204, String::new()));
+    assert_eq!(ask("POST", all, "mill", &token("other", "manage", 60)).0, 201, "who manages may as well");
+}

@@ -74,6 +74,18 @@ impl Manage {
         }
     }
 
+    /// Whether the sender may begin and end recordings of streams for whose patterns `matches` is true: as
+    /// one who may use the API, or by a signed token with the action `record`.
+    pub fn may_record(&self, request: &WebRequest<'_>, matches: impl Fn(&str) -> bool) -> Result<(), Denied> {
+        self.may_manage(request).or_else(|denied| {
+            // A token that is not valid is refused for what is wrong with it.
+            let Denied::Signed(jwt::Refused::Action) = denied else { return Err(denied) };
+            let signed =
+                Signed::check(self.signed.as_ref(), request.token, request.now, Action::Record, matches);
+            signed.map_or(Err(denied), |permit| permit.map(|_| ()))
+        })
+    }
+
     /// Whether the sender may read `/metrics`.
     pub fn may_read_metrics(&self, request: &WebRequest<'_>) -> Result<(), Denied> {
         if self.metrics_anyone || self.metrics_tokens.check(request.token).is_ok() {
