@@ -35,6 +35,7 @@ use worker_api::settings::{
     AddressLimits, Application, ApplicationSettings, BridgeSettings, KeepAliveSettings, MoqSettings,
     RtspSettings, SecondPublisher, SegmentsSettings, TranscodingSettings, WorkerSettings,
 };
+use worker_api::usage::{Usage, UsageLimits};
 
 /// Most transcoding threads when their number is not configured: on a large machine they would only
 /// take cores from workers.
@@ -224,6 +225,13 @@ fn worker_settings(
             connections: to_usize(config.limits.connections_per_address),
             connects_per_second: to_u32(config.limits.connects_per_second_per_address),
         },
+        usage_limits: UsageLimits {
+            connections_per_token: to_u32(config.limits.connections_per_token),
+            connects_per_second_per_token: to_u32(config.limits.connects_per_second_per_token),
+            bits_per_second_per_token: to_u64(config.limits.kbps_per_token) * 1_000,
+            bits_per_second_per_address: to_u64(config.limits.kbps_per_address) * 1_000,
+        },
+        usage: Usage::default(),
         overload: OverloadSettings {
             load_percent: to_u32(config.limits.load_percent),
             // Last, whatever is configured.

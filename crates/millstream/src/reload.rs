@@ -240,6 +240,8 @@ impl Reloader {
         let used = context.current.settings();
         settings.rtmps_tls.clone_from(&used.rtmps_tls);
         settings.https_tls.clone_from(&used.https_tls);
+        // What is used stays used.
+        settings.usage.clone_from(&used.usage);
         // So do traces, but for their share.
         settings.traces.clone_from(&used.traces);
         if let Some(traces) = &settings.traces {

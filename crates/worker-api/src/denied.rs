@@ -1,5 +1,7 @@
 //! Why somebody may not publish, play or manage: by the rules, or by the operator's hook.
 
+use crate::usage::Exceeded;
+
 /// Why a request is refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Denied {
@@ -23,6 +25,8 @@ pub enum Denied {
     Hook,
     /// The operator's hook was asked and gave no usable answer in time.
     HookFailed,
+    /// Its token or its address uses as much as it may.
+    Exceeded(Exceeded),
 }
 
 impl Denied {
@@ -39,6 +43,7 @@ impl Denied {
             Self::Signed(refused) => refused.reason(),
             Self::Hook => "not allowed by the server's operator",
             Self::HookFailed => "whether this is allowed could not be found out: try again",
+            Self::Exceeded(exceeded) => exceeded.reason(),
         }
     }
 
@@ -55,12 +60,18 @@ impl Denied {
             Self::Signed(refused) => refused.code(),
             Self::Hook => "hook_denied",
             Self::HookFailed => "hook_failed",
+            Self::Exceeded(exceeded) => exceeded.label(),
         }
     }
 
     /// Whether the same request may be let in a moment later.
     pub fn is_temporary(self) -> bool {
-        self == Self::HookFailed
+        matches!(self, Self::HookFailed | Self::Exceeded(_))
+    }
+
+    /// Whether it may come in, and there is only no room for it.
+    pub fn is_exceeded(self) -> bool {
+        matches!(self, Self::Exceeded(_))
     }
 
     /// `WWW-Authenticate` of an answer of 401, where another token may be let in; without it, 403. Without

@@ -37,6 +37,7 @@ pub mod thread;
 pub mod time;
 pub mod traces;
 pub mod trust;
+pub mod usage;
 pub mod viewers;
 mod worker_handles;
 

@@ -28,7 +28,7 @@ impl Refused {
         let by_status: &[(&str, &str)] = match self.status {
             405 => &[("Allow", "GET, HEAD, OPTIONS")],
             426 => &[("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13")],
-            503 => &[("Retry-After", Self::RETRY_AFTER)],
+            429 | 503 => &[("Retry-After", Self::RETRY_AFTER)],
             _ => &[],
         };
         let challenge = self.challenge.map(|challenge| ("WWW-Authenticate", challenge));
@@ -66,6 +66,7 @@ impl From<Denied> for Refused {
         let challenge = denied.challenge();
         let status = match challenge {
             Some(_) => 401,
+            None if denied.is_exceeded() => 429,
             None if denied.is_temporary() => 503,
             None => 403,
         };

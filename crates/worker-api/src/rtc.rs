@@ -15,6 +15,7 @@ use crate::hooks::Admission;
 use crate::overload::Overload;
 use crate::snapshot::{Role, SessionId};
 use crate::traces::SessionTrace;
+use crate::usage::Uses;
 
 /// What a session is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -72,6 +73,8 @@ pub struct RtcOpen {
     pub admission: Option<Box<Admission>>,
     /// When it is to end, since 1970, if that said so.
     pub time_over: Option<Duration>,
+    /// What it takes of the limits of its token and address.
+    pub uses: Option<Box<Uses>>,
     /// Its trace, if it has one.
     pub trace: Option<Box<SessionTrace>>,
     /// Where the answer goes. A session whose answer nobody takes ends at once.

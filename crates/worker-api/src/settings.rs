@@ -13,6 +13,7 @@ use rtmp::name::NameRules;
 use crate::overload::OverloadSettings;
 use crate::pattern::Pattern;
 use crate::traces::Traces;
+use crate::usage::{Usage, UsageLimits};
 
 /// Settings shared by all workers.
 #[derive(Debug, Clone)]
@@ -76,6 +77,10 @@ pub struct WorkerSettings {
     pub transcoding: TranscodingSettings,
     /// Streams as segments; `None` where that is off.
     pub segments: Option<SegmentsSettings>,
+    /// What one token, and one address, may use.
+    pub usage_limits: UsageLimits,
+    /// What they use: of this server, whatever is configured.
+    pub usage: Usage,
     /// Traces of sessions; `None` where they are not exported.
     pub traces: Option<Traces>,
 }
@@ -517,6 +522,8 @@ impl Default for WorkerSettings {
             relay: None,
             transcoding: TranscodingSettings::default(),
             segments: Some(SegmentsSettings::default()),
+            usage_limits: UsageLimits::default(),
+            usage: Usage::default(),
             traces: None,
         }
     }

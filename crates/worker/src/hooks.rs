@@ -134,7 +134,7 @@ impl Worker {
                 session.hook = None;
             })?;
         }
-        Ok(())
+        self.take_uses(conn, token)
     }
 
     /// What the rules say, hooks aside.

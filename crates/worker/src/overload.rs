@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use crate::event_loop::Worker;
 use crate::fullness::Second;
-use crate::ids::TableId;
+use crate::ids::{ConnId, TableId};
+use crate::net::Clock;
+use worker_api::auth::Denied;
 use worker_api::overload::Overload;
 use worker_api::snapshot::Role;
 
@@ -24,6 +26,41 @@ impl Worker {
             stream.delivery.limit_gop(self.ctx.caches.share(stream.settings.gop_cache_bytes_max));
         }
         self.packets.streams.limit_gop(self.ctx.caches.share(self.ctx.settings.rtc.gop_cache_bytes_max));
+    }
+
+    /// Whether a session's token and address have room for it, which holds its place from then on.
+    pub(crate) fn take_uses(&mut self, conn: ConnId, token: Option<&str>) -> Result<(), Denied> {
+        let session = &mut self.connections.sessions[conn];
+        // By RTSP, and where a stream was taken, a client is asked about more than once.
+        if session.uses.as_ref().is_some_and(|uses| uses.is_of(token)) {
+            return Ok(());
+        }
+        session.uses = None;
+        let settings = &self.ctx.settings;
+        let (of, second) = ((token, session.address.ip()), Clock::since_1970().as_secs());
+        let uses = settings.usage.take(&settings.usage_limits, of, self.ctx.now, second);
+        session.uses = Some(Box::new(uses.map_err(Denied::Exceeded)?));
+        Ok(())
+    }
+
+    /// Says what sessions have passed, where that is limited.
+    fn report_usage(&mut self) {
+        if !self.ctx.settings.usage_limits.counts_bytes() {
+            return;
+        }
+        let second = Clock::since_1970().as_secs();
+        let columns = &self.connections.columns;
+        for (conn, session) in self.connections.sessions.iter_mut() {
+            if let Some(uses) = &mut session.uses {
+                uses.report(second, columns.bytes_in(conn) + columns.bytes_out(conn));
+            }
+        }
+        let columns = &self.packets.columns;
+        for (peer, session) in self.packets.sessions.iter_mut() {
+            if let Some(uses) = &mut session.uses {
+                uses.report(second, columns.bytes_in(peer) + columns.bytes_out(peer));
+            }
+        }
     }
 
     /// Why one more in this role is refused, if it is. Who refuses it counts it.
@@ -63,6 +100,7 @@ impl Worker {
             send_delay: last.send_delay,
             bytes_out: last.bytes_out,
         });
+        self.report_usage();
         self.shrink_caches();
         let overload = self.overload(Role::Player);
         match (std::mem::replace(&mut self.overloaded, overload), overload) {

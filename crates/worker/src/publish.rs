@@ -328,6 +328,7 @@ impl Worker {
             ends_at_ms: self.ctx.ends_at_ms(open.until),
             admission: open.admission,
             time_over_ms: self.ctx.ends_at_ms(open.time_over),
+            uses: open.uses,
             trace: open.trace,
             transport: Transport::new(peer, ufrag, self.ctx.now_ms),
             publications: Vec::new(),

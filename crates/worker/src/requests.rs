@@ -251,6 +251,7 @@ impl Worker {
             Err(PublishRefusal::Taken(_)) if may_ask_again => self.connections.claim_later(&self.ctx, claim),
             Err(refusal) => {
                 let code = match refusal {
+                    PublishRefusal::Denied(denied) if denied.is_exceeded() => PublishReject::Overloaded,
                     PublishRefusal::Denied(_) => PublishReject::Unauthorized,
                     PublishRefusal::Taken(_) | PublishRefusal::Draining => PublishReject::BadName,
                     PublishRefusal::Overloaded(_) => PublishReject::Overloaded,
@@ -291,6 +292,7 @@ impl Worker {
             }
             Err(refusal) => {
                 let code = match refusal {
+                    PlayRefusal::Denied(denied) if denied.is_exceeded() => PlayReject::Overloaded,
                     PlayRefusal::Denied(_) => PlayReject::Unauthorized,
                     PlayRefusal::Overloaded(_) => PlayReject::Overloaded,
                     _ => PlayReject::StreamNotFound,
@@ -526,6 +528,7 @@ impl Worker {
             return self.end(conn, reason);
         }
         self.leave_hook(conn, false, reason);
+        self.connections.sessions[conn].uses = None;
         self.ctx.counters.ended.count(reason);
         self.await_next_request(conn);
     }
@@ -710,6 +713,7 @@ impl Worker {
         session.asked_since_ms = self.ctx.now_ms;
         let media = session.media;
         session.media = Media::None;
+        session.uses = None;
         if let Some(trace) = session.trace.take() {
             trace.end(self.ctx.now, reason);
         }

@@ -22,6 +22,26 @@ section! {
         cost "As for `connections_per_address`; players by HLS without keep-alive connect for each \
             segment.";
 
+        /// Sessions that publish or play with one token at a time, over all workers. Further ones are
+        /// refused by their protocols' own words. Viewers by HLS and DASH, who have no sessions, and
+        /// those by MoQ are not counted. 0: any.
+        connections_per_token: i64 = 0, unit "sessions", range 0..=1_000_000,
+        cost "A token that is meant for many clients is for so many of them.";
+
+        /// Sessions that may begin with one token in a second, on average; twice as many at once. 0:
+        /// any.
+        connects_per_second_per_token: i64 = 0, unit "sessions/s", range 0..=1_000_000,
+        cost "Clients that come back after an interruption come at once.";
+
+        /// What the sessions with one token send and receive in all, measured each second, from which
+        /// on there are no more of them; who is there goes on. 0: any.
+        kbps_per_token: i64 = 0, unit "kbit/s", range 0..=100_000_000,
+        cost "A sum for each session and second. Those who come within the same two seconds are let in.";
+
+        /// The same for one client address (IPv6: /64).
+        kbps_per_address: i64 = 0, unit "kbit/s", range 0..=100_000_000,
+        cost "As for `kbps_per_token`, and for `connections_per_address`.";
+
         /// Load of a worker from which on it takes no more players, percent of a core, measured over
         /// the last two seconds. They are refused by their protocol's own words, or sent to another
         /// node (`cluster.redirect`); who plays goes on. 0: never.

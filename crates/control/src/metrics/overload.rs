@@ -30,6 +30,10 @@ pub(super) fn encode(
     let by_control = refused("control".to_owned(), context.rtc.overload_counters());
     let help = "Players and publishers refused because of load, turns, delay, egress or memory";
     counters(encoder, "millstream_overload_refused", help, by_workers.chain(by_control))?;
+    let settings = context.current.settings();
+    let exceeded = settings.usage.refused().map(|(of, count)| ([("reason", of.label())], count));
+    let help = "Players and publishers refused because their token or their address uses as much as it may";
+    counters(encoder, "millstream_usage_refused", help, exceeded)?;
     let takes = workers
         .iter()
         .map(|worker| ([("worker", worker.index.to_string())], f64::from(u8::from(!worker.is_full))));

@@ -47,6 +47,8 @@ use refusal::Refusal;
 use target::Target;
 use worker_api::auth::{Denied, Permit};
 use worker_api::rtc::RtcRole;
+use worker_api::time::since_1970;
+use worker_api::usage::Uses;
 
 /// Largest offer that is read: one of a hundred tracks.
 pub(super) const OFFER_BYTES_MAX: u64 = rtc::sdp::SDP_BYTES_MAX as u64;
@@ -161,7 +163,7 @@ async fn of_events(
 }
 
 fn with_origin(context: &Context, result: Result<Response, Refusal>) -> Response {
-    if matches!(result, Err(Refusal::Denied(_))) {
+    if matches!(result, Err(Refusal::Denied(denied)) if !denied.is_exceeded()) {
         context.rtc.denied.fetch_add(1, Ordering::Relaxed);
     }
     let mut response = result.unwrap_or_else(IntoResponse::into_response);
@@ -217,6 +219,15 @@ fn may(
         RtcRole::Publish => policy.may_publish_by_web(&target.app, &target.stream, &sender),
         RtcRole::Play => policy.may_play_by_web(&target.app, &target.stream, &sender),
     }
+}
+
+/// Whether the sender's token and address have room for a session, which holds its place from then on.
+fn uses(context: &Context, peer: Peer, target: &Target, request: &Request) -> Result<Uses, Denied> {
+    let token = access::web_request(request, peer).token.or(target.token.as_deref());
+    let settings = context.rtc.settings();
+    let (of, now) = ((token, peer.address.ip()), tokio::time::Instant::now().into_std());
+    let uses = settings.usage.take(&settings.usage_limits, of, now, since_1970().as_secs());
+    uses.map_err(Denied::Exceeded)
 }
 
 /// The body as text, at most `limit` bytes.

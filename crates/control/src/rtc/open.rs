@@ -21,7 +21,7 @@ use super::control::{Played, RtcControl, Session, random};
 use super::headers::SDP;
 use super::refusal::Refusal;
 use super::target::Target;
-use super::{OFFER_BYTES_MAX, SESSION_PATH, formats, headers, may, not_stopping, text};
+use super::{OFFER_BYTES_MAX, SESSION_PATH, formats, headers, may, not_stopping, text, uses};
 use crate::{Context, Peer};
 use worker_api::EndReason;
 use worker_api::auth::{Action, Permit};
@@ -31,6 +31,7 @@ use worker_api::rtc::{RtcOpen, RtcRole};
 use worker_api::snapshot::Protocol;
 use worker_api::streams::{NotBridged, Published, PublishedTracks, WebrtcAvailability};
 use worker_api::traces::{Parent, SessionTrace, Traced};
+use worker_api::usage::Uses;
 
 /// How often it is looked whether a stream on demand has begun.
 const BEGUN_AGAIN: Duration = Duration::from_millis(50);
@@ -114,6 +115,7 @@ async fn open_session(
     if !headers::accepts(request.headers(), SDP) {
         return Err(Refusal::NotAccepted(SDP));
     }
+    let uses = uses(context, peer, &target, &request)?;
     let user_agent = user_agent(request.headers());
     let uri = request.uri().clone();
     let body = text(request.into_body(), OFFER_BYTES_MAX).await?;
@@ -127,7 +129,7 @@ async fn open_session(
         RtcRole::Publish => None,
     };
     let published = control.tracks_for(role, &target)?;
-    let wanted = Wanted { role, user_agent, offer, published, permit, admitted, trace };
+    let wanted = Wanted { role, user_agent, offer, published, permit, admitted, uses, trace };
     let key = target.key();
     let opened = wanted.open(context, peer, target).await.inspect_err(|refusal| {
         if matches!(refusal, Refusal::Undecodable(_) | Refusal::NotPlayable(_)) {
@@ -219,6 +221,7 @@ struct Wanted {
     permit: Permit,
     /// What the hook has said, if it was asked.
     admitted: Option<Admitted>,
+    uses: Uses,
     trace: Option<Box<SessionTrace>>,
 }
 
@@ -262,6 +265,7 @@ impl Wanted {
             until: self.permit.until,
             admission,
             time_over: limits.until,
+            uses: Some(Box::new(self.uses)),
             trace: self.trace,
             reply,
         };

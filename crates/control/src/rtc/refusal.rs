@@ -136,6 +136,7 @@ impl Refusal {
             Self::Negotiation(NegotiationError::NoCommonCodec) => StatusCode::NOT_ACCEPTABLE,
             Self::Negotiation(_) | Self::Partial => StatusCode::UNPROCESSABLE_ENTITY,
             Self::Denied(denied) if denied.challenge().is_some() => StatusCode::UNAUTHORIZED,
+            Self::Denied(denied) if denied.is_exceeded() => StatusCode::TOO_MANY_REQUESTS,
             Self::Denied(denied) if denied.is_temporary() => StatusCode::SERVICE_UNAVAILABLE,
             Self::Denied(_) | Self::OtherAddress(_) => StatusCode::FORBIDDEN,
             Self::Misplaced | Self::Off | Self::NoSession | Self::NotPlaying | Self::NoLayer => {
@@ -257,6 +258,7 @@ impl Refusal {
             // A publisher that has lost its connection may find its own old session, which ends soon.
             Self::PendingOfAddress | Self::Full | Self::Silent(_) | Self::Listeners => Some(BUSY_SECONDS),
             Self::Overloaded(_) | Self::TooManyOfAddress => Some(BUSY_SECONDS),
+            Self::Denied(denied) if denied.is_exceeded() => Some(BUSY_SECONDS),
             Self::Taken | Self::TakenElsewhere => Some(BUSY_SECONDS),
             Self::Draining => Some(DRAINING_SECONDS),
             Self::NotLive => Some(NOT_LIVE_SECONDS),

@@ -135,6 +135,7 @@ mod stats_tls;
 mod telemetry;
 mod timestamp_wrap;
 mod tls;
+mod token_limits;
 mod top_once;
 mod top_terminal;
 mod ts_sections;

@@ -312,6 +312,7 @@ impl RtcClient {
             until: None,
             admission: None,
             time_over: None,
+            uses: None,
             trace: None,
             reply,
         };

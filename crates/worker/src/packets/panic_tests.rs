@@ -140,6 +140,7 @@ pub(crate) fn open_as(worker: &mut Worker, role: RtcRole, stream: &str) -> Resul
         until: None,
         admission: None,
         time_over: None,
+        uses: None,
         trace: None,
         reply,
     });

@@ -20,6 +20,7 @@ use worker_api::hooks::Admission;
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{Protocol, SessionId};
 use worker_api::traces::SessionTrace;
+use worker_api::usage::Uses;
 
 /// A WebRTC session: a transport, with the publications and subscriptions that use it.
 pub(crate) struct Session {
@@ -41,6 +42,8 @@ pub(crate) struct Session {
     pub(crate) admission: Option<Box<Admission>>,
     /// When it ends because that said so.
     pub(crate) time_over_ms: Option<u64>,
+    /// What it takes of the limits of its token and address.
+    pub(crate) uses: Option<Box<Uses>>,
     /// Its trace, if it has one.
     pub(crate) trace: Option<Box<SessionTrace>>,
     pub(crate) transport: Transport,

@@ -254,6 +254,7 @@ impl Connections {
             received_ms: ctx.now_ms,
             written_ms: ctx.now_ms,
             user_agent: None,
+            uses: None,
             trace: None,
         });
         self.columns.open(conn, id, protocol, ctx.now_ms);

@@ -23,6 +23,7 @@ use worker_api::hooks::Admission;
 use worker_api::internal::FrameReceiver;
 use worker_api::snapshot::SessionId;
 use worker_api::traces::SessionTrace;
+use worker_api::usage::Uses;
 
 /// A client: its connection, what it is in the middle of, and what it publishes or plays.
 #[derive(Debug)]
@@ -60,6 +61,8 @@ pub(crate) struct Session {
     /// When the socket last took bytes, or was first found full; what a blocked peer is judged by.
     pub(crate) written_ms: u64,
     pub(crate) user_agent: Option<Box<str>>,
+    /// What it takes of the limits of its token and address while it publishes or plays.
+    pub(crate) uses: Option<Box<Uses>>,
     /// Its trace, if what it publishes or plays has one.
     pub(crate) trace: Option<Box<SessionTrace>>,
 }

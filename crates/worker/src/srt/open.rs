@@ -225,6 +225,7 @@ fn denied_as(denied: Denied) -> Reject {
     // As over HTTP: 401 where another token may be accepted, 503 where the same may be, else 403.
     match denied.challenge() {
         Some(_) => Reject::Unauthorized,
+        None if denied.is_exceeded() => Reject::Overload,
         None if denied.is_temporary() => Reject::Unavailable,
         None => Reject::Forbidden,
     }

@@ -61,6 +61,7 @@ async fn open(
         until: None,
         admission: None,
         time_over: None,
+        uses: None,
         trace: None,
         reply,
     };

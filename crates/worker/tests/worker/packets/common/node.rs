@@ -267,6 +267,7 @@ impl Node {
             until: None,
             admission: None,
             time_over: None,
+            uses: None,
             trace: None,
             reply,
         };
