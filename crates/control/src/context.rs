@@ -28,6 +28,7 @@ use sources::pull::Pulls;
 use worker_api::auth::Policy;
 use worker_api::live::{Current, Live};
 use worker_api::moq::MoqStatus;
+use worker_api::viewers::Viewers;
 use worker_api::{AddressSlots, ListenAddresses, WorkerHandles};
 
 /// Largest request body but for offers, which may be `rtc::OFFER_BYTES_MAX`.
@@ -84,6 +85,8 @@ pub struct Context {
     pub uploads: Option<Uploads>,
     /// Recordings and files to play; `None` where there are none.
     pub vod: Option<Library>,
+    /// Who plays them.
+    pub vod_viewers: Viewers,
     /// Media over QUIC; `None` where that is off.
     pub moq: Option<Arc<MoqStatus>>,
     /// What hooks have cost; `None` where there are none.

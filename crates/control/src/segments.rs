@@ -114,9 +114,13 @@ fn check(
     let is_conditional = request.headers().contains_key(header::IF_RANGE);
     let object = object.map(|object| object.with_range(field(header::RANGE), is_conditional));
     let object = object?;
+    let user_agent = field(header::USER_AGENT).map(kept_user_agent);
+    let viewer =
+        Viewer { address: peer.address.ip(), user_agent: user_agent.as_deref(), token: token.as_deref() };
     // Who plays already goes on.
-    if object.is_first()
-        && let Some(overload) = context.rtc.overload(Role::Player)
+    if let Some(overload) = context.rtc.overload(Role::Player).filter(|_| object.may_be_first())
+        && (object.is_first()
+            || !context.segments.as_ref().is_some_and(|known| known.has_viewer(&app, &stream, &viewer)))
     {
         context.rtc.count_overload(Role::Player, overload);
         return Err(Refused::new(503, overload.reason()));
@@ -128,7 +132,7 @@ fn check(
         is_head: request.method() == Method::HEAD,
         address: peer.address.ip(),
         // As much of it as workers keep.
-        user_agent: field(header::USER_AGENT).map(kept_user_agent),
+        user_agent,
         token,
     }))
 }

@@ -209,6 +209,7 @@ fn context_of(
         recordings: None,
         uploads: None,
         vod: None,
+        vod_viewers: Default::default(),
         moq: None,
         hooks: None,
         telemetry: Some(Arc::default()),

@@ -21,6 +21,9 @@ use vod::query::VodQuery;
 use vod::{Answer, Item, ItemKind, Library, Listed, Listing, MediaBody, VodError};
 use worker_api::auth::Permit;
 use worker_api::segments::{Ranged, accepts_gzip};
+use worker_api::snapshot::Role;
+use worker_api::time::since_1970;
+use worker_api::viewers::Viewer;
 use worker_api::{EndReason, Refused, time};
 
 use crate::context::{Context, Peer};
@@ -64,6 +67,10 @@ struct Listable {
     start: Option<String>,
     state: Option<&'static str>,
 }
+
+/// For how long who has asked for something may come back although there is too much to do, as target
+/// durations: ten minutes.
+const LASTS: Option<u32> = Some(200);
 
 /// Answers a request for a path below `/vod/`.
 pub(crate) async fn answer(context: Arc<Context>, peer: Peer, request: Request) -> Response {
@@ -167,6 +174,21 @@ fn check(context: &Context, peer: Peer, request: &Request) -> Result<Option<(Lib
     if *context.draining.borrow() {
         return Err(Refused::new(503, "the server is shutting down"));
     }
+    let user_agent = request.headers().get(header::USER_AGENT).and_then(|value| value.to_str().ok());
+    let viewer = viewed.as_ref().map(|(key, token)| {
+        (key, Viewer { address: peer.address.ip(), user_agent, token: token.as_deref() })
+    });
+    // What playlists list is for those who were let in.
+    let may_be_first = !matches!(&target, Target::List | Target::Object(_, FileObject::Tagged(..)));
+    if let Some(overload) = context.rtc.overload(Role::Player).filter(|_| may_be_first)
+        && !viewer.is_some_and(|viewer| context.vod_viewers.has(&viewer, since_1970(), LASTS))
+    {
+        context.rtc.count_overload(Role::Player, overload);
+        return Err(Refused::new(503, overload.reason()));
+    }
+    if let Some(viewer) = viewer {
+        context.vod_viewers.note(&viewer, since_1970(), LASTS);
+    }
     let nothing = Refused::new(404, "nothing is played on demand: see `record.directory` and `vod.root`");
     let library = context.vod.clone().ok_or(nothing)?;
     Ok(Some((library, Asked { target, query: asked_query, listing, until, viewed })))
@@ -269,7 +291,7 @@ fn media(
     if !is_head {
         // Who takes nothing for as long as a request may take is disconnected; who goes on may take hours.
         response.extensions_mut().insert(Endless);
-        let expired = until.map(|until| Instant::now() + until.saturating_sub(time::since_1970()));
+        let expired = until.map(|until| Instant::now() + until.saturating_sub(since_1970()));
         let pieces = futures_util::stream::unfold(body, |mut body| async move {
             let piece = body.next().await?;
             Some((piece, body))

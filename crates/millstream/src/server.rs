@@ -333,6 +333,7 @@ impl Running {
             recordings: recordings.as_ref().map(RecordingThread::recordings),
             uploads: uploads.as_ref().map(UploadsThread::uploads),
             vod: vod.map(|vod| Library::new(vod, recordings.as_ref().map(RecordingThread::recordings))),
+            vod_viewers: Default::default(),
             moq: moq.status(),
             hooks: hooks.as_ref().map(HooksTask::status),
             telemetry: telemetry.as_ref().map(Telemetry::status),

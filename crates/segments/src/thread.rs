@@ -14,6 +14,7 @@ use tokio::task::JoinSet;
 use worker_api::segments::{SegmentsEnd, SegmentsState, SegmentsUpdate, SegmentsWanted, Want, WantedSender};
 use worker_api::settings::SegmentsSettings;
 use worker_api::time::since_1970;
+use worker_api::viewers::Viewer;
 use worker_api::{HomeOf, WorkerHandles};
 
 use crate::cut::{self, Known};
@@ -139,6 +140,14 @@ impl Segments {
     pub fn recall(&self, app: &str, name: &str, id: SegmentId) {
         // Without room it is asked for again.
         let _ = self.want(app, name, Want::Recall(id));
+    }
+
+    /// Whether a viewer plays `app/name` as segments already.
+    pub fn has_viewer(&self, app: &str, name: &str, viewer: &Viewer<'_>) -> bool {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let update = known.get(&*format!("{app}/{name}")).map(|stream| stream.borrow().state.clone());
+        drop(known);
+        matches!(update, Some(SegmentsState::Objects(view)) if view.has_viewer(viewer, since_1970()))
     }
 
     /// How many viewers play `app/name` as segments.

@@ -147,6 +147,11 @@ impl ObjectRequest {
         self.tag.is_none() && self.object == Object::Multivariant
     }
 
+    /// Whether its client has just come, or plays by DASH and asks for the MPD again.
+    pub fn may_be_first(&self) -> bool {
+        self.tag.is_none() && matches!(self.object, Object::Multivariant | Object::Mpd)
+    }
+
     /// Reads a path and its query.
     pub fn read(target: Target<'_>, query: &str, gzip: bool) -> Result<Self, Refused> {
         let (tag, object) = match target.object {
@@ -198,6 +203,11 @@ impl SegmentsView {
     /// A viewer has been answered at `now` since 1970.
     pub fn note_viewer(&self, viewer: &Viewer<'_>, now: Duration) {
         self.viewers.note(viewer, now, self.window.target_duration());
+    }
+
+    /// Whether a viewer plays the stream already.
+    pub fn has_viewer(&self, viewer: &Viewer<'_>, now: Duration) -> bool {
+        self.viewers.has(viewer, now, self.window.target_duration())
     }
 
     /// How many viewers the stream has.

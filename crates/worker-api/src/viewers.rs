@@ -10,7 +10,7 @@
 //! may be (2026-11-29, release build, two shared cores).
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+use std::hash::{BuildHasher, Hash, RandomState};
 use std::net::IpAddr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -52,7 +52,7 @@ pub struct Viewer<'a> {
 impl Viewers {
     /// A viewer asks for something at `now` since 1970, in a stream whose target duration is so
     /// many seconds.
-    pub fn note(&self, viewer: &Viewer<'_>, now: Duration, target: Option<u32>) {
+    pub fn note(&self, viewer: &impl Hash, now: Duration, target: Option<u32>) {
         let (viewer, now_ms) = (self.hasher.hash_one(viewer), now.as_millis() as u64);
         let mut seen = self.seen();
         let is_full = seen.last.len() >= VIEWERS_MAX;
@@ -65,6 +65,13 @@ impl Viewers {
         if now_ms.abs_diff(seen.tidied_ms) >= LASTS_MIN.as_millis() as u64 {
             seen.tidy(now_ms, target);
         }
+    }
+
+    /// Whether a viewer has asked for something lately.
+    pub fn has(&self, viewer: &impl Hash, now: Duration, target: Option<u32>) -> bool {
+        let (viewer, now_ms) = (self.hasher.hash_one(viewer), now.as_millis() as u64);
+        let last = self.seen().last.get(&viewer).copied();
+        last.is_some_and(|last| now_ms.saturating_sub(last) <= lasts(target).as_millis() as u64)
     }
 
     /// How many there are at `now`.
@@ -80,11 +87,16 @@ impl Viewers {
     }
 }
 
+/// How long a viewer counts after its last request.
+fn lasts(target: Option<u32>) -> Duration {
+    Duration::from_secs(u64::from(TARGETS * target.unwrap_or(0).min(1 << 20))).max(LASTS_MIN)
+}
+
 impl Seen {
     /// Removes those that have left. A clock that was set back removes nobody, and keeps nobody for
     /// longer than one that is right.
     fn tidy(&mut self, now_ms: u64, target: Option<u32>) {
-        let lasts = Duration::from_secs(u64::from(TARGETS * target.unwrap_or(0).min(1 << 20))).max(LASTS_MIN);
+        let lasts = lasts(target);
         self.last.retain(|_, last| {
             *last = (*last).min(now_ms);
             now_ms - *last <= lasts.as_millis() as u64

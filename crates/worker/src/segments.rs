@@ -108,7 +108,9 @@ impl Worker {
             let refused = Refused::new(307, PLAYED_ELSEWHERE);
             return self.answer_request(conn, &request, Some(refused), Some(&location));
         }
-        if is_first && let Some(overload) = self.overload(Role::Player) {
+        if let Some(overload) = self.overload(Role::Player)
+            && self.begins_to_view(conn, &request)
+        {
             self.ctx.counters.overload.count(Role::Player, overload);
             return self.refuse_segment(conn, &request, PlayRefusal::Overloaded(overload).into());
         }
@@ -117,6 +119,25 @@ impl Worker {
             Some((request, Err(denied))) => self.segment_denied(conn, &request, denied),
             // It goes on when the hook has answered.
             None => {}
+        }
+    }
+
+    /// Whether a request is the first of its client: for the first playlist, or for an MPD by one who has had
+    /// nothing of the stream lately.
+    fn begins_to_view(&self, conn: ConnId, request: &MediaRequest) -> bool {
+        let Form::Segments(object) = &request.form else { return false };
+        if object.is_first() || !object.may_be_first() {
+            return object.is_first();
+        }
+        let address = self.connections.sessions[conn].address.ip();
+        let (user_agent, token) = (request.user_agent.as_deref(), request.token.as_deref());
+        let key = format!("{}/{}", request.app, request.stream);
+        let stream = self.segments.by_key.get(&*key).and_then(|id| self.segments.streams.get(*id));
+        match stream.map(|stream| &stream.state) {
+            Some(SegmentsState::Objects(view)) => {
+                !view.has_viewer(&Viewer { address, user_agent, token }, Clock::since_1970())
+            }
+            _ => true,
         }
     }
 

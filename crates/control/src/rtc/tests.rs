@@ -225,6 +225,7 @@ fn server_with(setting: Setting) -> Server {
         recordings: None,
         uploads: None,
         vod: None,
+        vod_viewers: Default::default(),
         moq: None,
         hooks: None,
         telemetry: None,

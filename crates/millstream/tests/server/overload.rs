@@ -9,12 +9,14 @@ use rtc::sdp::Direction;
 use serde_json::json;
 use srt::Reject;
 
+use crate::common::bridge::LivePublisher;
+use crate::common::channel::make_mp4;
 use crate::common::eventually;
 use crate::common::flv::{TagReader, sample_tags};
 use crate::common::http;
 use crate::common::rtc::{Client, Options};
 use crate::common::rtmp::RtmpClient;
-use crate::common::server::Server;
+use crate::common::server::{ScratchDir, Server};
 use crate::reload::reload;
 use crate::srt_hostile::{call, rejected};
 
@@ -140,6 +142,30 @@ fn players_are_refused_when_the_line_is_full_and_publishers_are_not() {
     assert!(refused(&server, "player", "egress") > 0);
     assert_eq!(refused(&server, "publisher", "egress"), 0);
     let _other = RtmpClient::publish(server.rtmp, "live/other");
+}
+
+#[test]
+fn who_plays_by_dash_and_on_demand_goes_on_and_who_comes_is_refused() {
+    let dir = ScratchDir::new();
+    make_mp4(&dir.path().join("film.mp4"), 0, 10);
+    let config = format!("[hls]\nmode = \"always\"\n[vod]\nroot = '{}'\n", dir.path().display());
+    let server = Server::spawn(&config);
+    let _publisher = LivePublisher::start(server.rtmp, "live/mill", sample_tags());
+    let paths = ["/live/mill.mpd", "/vod/files/film.mp4/manifest.mpd", "/vod/files/film.mp4/index.m3u8"];
+    let ask = |path: &str, agent: &str| {
+        http::request(server.http, "GET", path, &[("User-Agent", agent)]).expect("an answer").status
+    };
+    for path in paths {
+        eventually(path, || (ask(path, "early") == 200).then_some(()));
+    }
+    reload(&server, &format!("{config}{NO_MEMORY}"));
+    for path in paths {
+        eventually(path, || {
+            // It asks again before it has left.
+            assert_eq!(ask(path, "early"), 200, "{path}: who was there");
+            (ask(path, "late") == 503).then_some(())
+        });
+    }
 }
 
 /// Whether the server has not closed a connection at once.
