@@ -108,6 +108,13 @@ section! {
         tcp_listen: Listen = Listen::everywhere(8189),
         cost "One listening socket per address and worker. Clients that use it get the delays of TCP.";
 
+        /// All workers share the one UDP port of `udp_listen` and the one TCP port of `tcp_listen`,
+        /// where a firewall or a Kubernetes Service lets only one through. The kernel gives each
+        /// datagram to a worker, and that passes on what is another's.
+        single_port: bool = false,
+        cost "Of what clients send (a viewer little, a publisher its media) most crosses from one worker to \
+            another, which takes a few tenths of a microsecond a datagram. What is sent to them costs the same.";
+
         /// Addresses announced to clients instead of the addresses of this machine, with the same
         /// ports: for servers behind a NAT that forwards the ports. Also list the local address if
         /// there are clients in the local network. Names are not accepted.

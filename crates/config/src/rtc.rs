@@ -16,7 +16,9 @@ pub(super) fn settings(config: &Config, ipv6: bool, workers: usize, errors: &mut
     let rtc = &config.rtc;
     let mut addresses = |key: &str, listen: &Listen| {
         let addresses = listen.addresses(ipv6);
-        check_ports(config, key, &addresses, workers, errors);
+        if !rtc.single_port {
+            check_ports(config, key, &addresses, workers, errors);
+        }
         addresses
     };
     RtcSettings {
@@ -27,6 +29,7 @@ pub(super) fn settings(config: &Config, ipv6: bool, workers: usize, errors: &mut
         } else {
             addresses("rtc.tcp_listen", &rtc.tcp_listen)
         },
+        single_port: rtc.single_port,
         public_addresses: ip_addresses(config, "rtc.public_addresses", &rtc.public_addresses, errors),
         addresses_on_request: ip_addresses(
             config,

@@ -154,6 +154,26 @@ pub enum LayerRefusal {
     NoChoice,
 }
 
+/// Workers that a username fragment can name: more than a server may have.
+const NAMED_WORKERS_MAX: usize = 1 << 12;
+
+/// How the ICE username fragments of sessions on this worker begin: its number in hexadecimal, by the letters
+/// `A` to `P`. Where all workers share a port, the kernel reads it from the checks of peers.
+pub fn ufrag_prefix(worker: usize) -> [u8; 3] {
+    debug_assert!(worker < NAMED_WORKERS_MAX);
+    [8, 4, 0].map(|shift| b'A' + (worker >> shift & 0xf) as u8)
+}
+
+/// The worker that a username fragment of ours names. Whether there is such a worker, and such a session, it
+/// does not say.
+pub fn worker_of_ufrag(ufrag: &str) -> Option<usize> {
+    let digits = ufrag.as_bytes().get(..3)?;
+    digits.iter().try_fold(0, |number, byte| {
+        let digit = byte.checked_sub(b'A').filter(|digit| *digit < 16)?;
+        Some(number << 4 | usize::from(digit))
+    })
+}
+
 /// Addresses at which one worker takes WebRTC, with real ports.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RtcEndpoint {
@@ -179,5 +199,21 @@ impl std::fmt::Debug for RtcOpen {
     /// Without credentials.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:?} {}/{} by {}", self.role, self.app, self.stream, self.address)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_username_fragment_names_its_worker() {
+        for worker in 0..NAMED_WORKERS_MAX {
+            let ufrag = [&ufrag_prefix(worker)[..], b"xyz"].concat();
+            assert_eq!(worker_of_ufrag(std::str::from_utf8(&ufrag).expect("ASCII")), Some(worker));
+        }
+        for other in ["", "AA", "AAQ", "@AA", "aAA", "0AAxyz", "A\u{e9}A"] {
+            assert_eq!(worker_of_ufrag(other), None, "{other}");
+        }
     }
 }

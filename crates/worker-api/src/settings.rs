@@ -130,6 +130,8 @@ pub struct RtcSettings {
     pub udp: Vec<SocketAddr>,
     /// Addresses for ICE-TCP (RFC 6544, passive), port by worker as for `udp`. Empty: UDP only.
     pub tcp: Vec<SocketAddr>,
+    /// Whether all workers share the ports of `udp` and `tcp`.
+    pub single_port: bool,
     /// Addresses announced as candidates in place of those of the interfaces, with the port of the socket.
     pub public_addresses: Vec<IpAddr>,
     /// Addresses that a client may ask for as the only candidates of its answer.
@@ -534,6 +536,7 @@ impl Default for RtcSettings {
         Self {
             udp: Vec::new(),
             tcp: Vec::new(),
+            single_port: false,
             public_addresses: Vec::new(),
             addresses_on_request: Vec::new(),
             ice_servers: Vec::new(),

@@ -317,6 +317,11 @@ pub struct RtcCounters {
     pub resends_refused: u64,
     /// Datagrams from addresses that no session has validated.
     pub unknown_source: u64,
+    /// Datagrams and connections of ICE-TCP that were passed on to the worker of their session, which shares
+    /// the port.
+    pub passed_on: u64,
+    /// Those that were not, since the ring to it was full, or too many named it.
+    pub passed_on_dropped: u64,
     /// STUN and DTLS datagrams a session refused.
     pub signals_refused: u64,
     /// Packets whose authentication failed.

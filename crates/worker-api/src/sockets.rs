@@ -26,6 +26,10 @@ pub enum SocketKind {
     RtcUdp,
     /// WebRTC by TCP.
     RtcTcp,
+    /// WebRTC by UDP, at a port that all workers share.
+    RtcSharedUdp,
+    /// The same by TCP.
+    RtcSharedTcp,
     /// SRT.
     Srt,
     /// RTP of RTSP.

@@ -184,7 +184,7 @@ impl Worker {
         self.ctx.take_up_settings();
         let settings = &self.ctx.settings;
         self.connections.apply_settings(settings);
-        self.packets.apply_settings(&settings.rtc);
+        self.packets.apply_settings(settings.workers, &settings.rtc);
         self.srt.apply_settings(&settings.srt);
         self.ctx.rtsp_pending.set_limits(usize::MAX, settings.rtsp.pending_per_address_max);
     }
@@ -232,6 +232,8 @@ impl Worker {
 
         // Other threads: workers, transcoding, control.
         self.receive_messages();
+        self.packets.receive_passed(&mut self.ctx);
+        self.carry_out_actions();
         self.take_transcoded_audio();
         self.handle_commands();
         self.receive_segments();
@@ -248,6 +250,7 @@ impl Worker {
         self.carry_out_actions();
         self.poll_due_bridges();
         self.packets.forward(&mut self.ctx);
+        self.packets.pass_on(&mut self.ctx);
         // Other workers and nodes do not wait for the video and the players of this one.
         self.ctx.mailboxes.flush(self.ctx.now_ms);
         self.serve_taps();
@@ -267,6 +270,7 @@ impl Worker {
             self.sweep();
         }
         self.update_fullness();
+        self.packets.pass_on(&mut self.ctx);
         // Players and deadlines may have ended streams, which other workers and taps have to know.
         self.ctx.mailboxes.flush(self.ctx.now_ms);
         self.serve_taps();

@@ -160,9 +160,11 @@ impl Workers {
         let mut shared = SharedSockets::new(inherited);
         let (mut addresses, listeners) = net::listen::bind(&settings, &mut shared)?;
         let (rtc_endpoints, rtc_sockets) =
-            net::udp_bind::bind(&settings.rtc.udp, &settings.rtc.tcp, settings.workers, &mut shared)?;
-        addresses.rtc_udp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
-        addresses.rtc_tcp = rtc_endpoints.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
+            net::udp_bind::bind(&settings.rtc, settings.workers, &mut shared)?;
+        // Where all workers share a port, each names the same.
+        let named = if settings.rtc.single_port { &rtc_endpoints[..1] } else { &rtc_endpoints[..] };
+        addresses.rtc_udp = named.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();
+        addresses.rtc_tcp = named.iter().flat_map(|endpoint| endpoint.tcp.iter().copied()).collect();
         let (srt_addresses, srt_sockets) =
             net::datagram_port::bind_shared(&settings.srt, settings.workers, &mut shared)?;
         addresses.srt = srt_addresses;
@@ -248,7 +250,14 @@ impl Workers {
                 published: published.clone(),
                 hooks: hooks.map(|hooks| HookQuestions::new(hooks, wakers[index].clone())),
             };
-            let packets = packets::Packets::new(worker, sockets, &settings.rtc, clock, notices.clone())?;
+            let packets = packets::Packets::new(
+                worker,
+                settings.workers,
+                sockets,
+                &settings.rtc,
+                clock,
+                notices.clone(),
+            )?;
             let waker = wakers[index].clone();
             let bridges = Bridges::new(Transcoding::new(pool.clone(), move || waker.wake_by_ref()));
             let relay = relay.take().map(Box::new);

@@ -4,7 +4,8 @@
 //! the sender drops and counts frames up to the next key frame; headers and ends of tracks among them go
 //! ahead of the next frame that has room. All other messages are few (one per stream and change of publisher
 //! or players) and wait in a queue of the sender until there is room. A second ring per pair is for TCP
-//! connections that a full worker hands over (`placement.rs`).
+//! connections that a full worker hands over (`placement.rs`), a third for a port that all share
+//! (`packets/passing.rs`).
 //!
 //! A wake-up costs a system call here and a turn of the loop there. So a worker sets a flag before it sleeps
 //! and then checks its rings again; a sender checks the flag after it has pushed. One of the two sees the
@@ -27,11 +28,16 @@ use sfu::{KeyFrameRequest, LayersReport, LayersWanted, Outputs, Packet, TrackInd
 use crate::fullness::{Fullness, Gauges};
 use crate::ids::{TableId, WorkerIndex};
 use crate::net::listen::Accepted;
+use crate::packets::passing::Passed;
 use crate::placement;
 use crate::registry::{Epoch, Lane, PublishedTracks, StreamId};
 
 /// Connections on their way from one worker to another; while there are more, the first keeps them.
 const CONNECTIONS_MAX: usize = 32;
+
+/// Messages about a shared port on their way from one worker to another; while there are more, datagrams are
+/// dropped.
+const PASSED_MAX: usize = 64;
 
 /// What one worker sends another about a stream.
 #[derive(Debug)]
@@ -131,6 +137,9 @@ struct Neighbour {
     backlog: VecDeque<WorkerMessage>,
     connections_out: Producer<Accepted>,
     connections_in: Consumer<Accepted>,
+    passed_out: Producer<Passed>,
+    passed_in: Consumer<Passed>,
+    passed_backlog: VecDeque<Passed>,
     presence: Arc<Presence>,
     /// Messages pushed since the last flush.
     pushed: u64,
@@ -174,15 +183,41 @@ impl Neighbour {
         Ok(())
     }
 
+    /// Queues something about a shared port that must arrive.
+    fn pass(&mut self, passed: Passed) {
+        self.passed_backlog.push_back(passed);
+        self.push_passed_backlog();
+    }
+
+    /// Queues something about a shared port, if there is room.
+    fn try_pass(&mut self, passed: Passed) -> bool {
+        self.push_passed_backlog();
+        let is_passed = self.passed_backlog.is_empty() && self.passed_out.push(passed).is_ok();
+        if is_passed {
+            self.wake_by_ms = 0;
+        }
+        is_passed
+    }
+
+    fn push_passed_backlog(&mut self) {
+        while let Some(passed) = self.passed_backlog.pop_front() {
+            if let Err(PushError::Full(passed)) = self.passed_out.push(passed) {
+                return self.passed_backlog.push_front(passed);
+            }
+            self.wake_by_ms = 0;
+        }
+    }
+
     /// Whether the other worker has left something here.
     fn has_mail(&self) -> bool {
-        !self.incoming.is_empty() || !self.connections_in.is_empty()
+        !self.incoming.is_empty() || !self.connections_in.is_empty() || !self.passed_in.is_empty()
     }
 
     /// Wakes the other worker, if it sleeps and it is time, once for all that was queued since; call it at
     /// the end of a loop turn.
     fn flush(&mut self, now_ms: u64, counters: &mut MailboxCounters) {
         self.push_backlog();
+        self.push_passed_backlog();
         counters.messages += std::mem::take(&mut self.pushed);
         if self.wake_by_ms == u64::MAX {
             return;
@@ -280,6 +315,23 @@ impl Mailboxes {
         self.neighbour(from)?.connections_in.pop().ok()
     }
 
+    /// Queues something about a shared port that must arrive.
+    pub(crate) fn pass(&mut self, to: WorkerIndex, passed: Passed) {
+        if let Some(neighbour) = self.neighbour(to) {
+            neighbour.pass(passed);
+        }
+    }
+
+    /// Queues something about a shared port. False if there is no room, and it is dropped.
+    pub(crate) fn try_pass(&mut self, to: WorkerIndex, passed: Passed) -> bool {
+        self.neighbour(to).is_some_and(|neighbour| neighbour.try_pass(passed))
+    }
+
+    /// Takes the next of what another worker has passed on.
+    pub(crate) fn receive_passed(&mut self, from: WorkerIndex) -> Option<Passed> {
+        self.neighbour(from)?.passed_in.pop().ok()
+    }
+
     /// What the others see of how full this worker is.
     pub(crate) fn fullness(&self) -> &Fullness {
         &self.own.fullness
@@ -360,8 +412,13 @@ pub(crate) fn connect(wakers: &[Waker], capacity: usize) -> Vec<Mailboxes> {
             let (to_a, from_b) = RingBuffer::new(capacity);
             let (hand_to_b, handed_by_a) = RingBuffer::new(CONNECTIONS_MAX);
             let (hand_to_a, handed_by_b) = RingBuffer::new(CONNECTIONS_MAX);
-            ends[a][b] = Some(Neighbour::new((to_b, from_b), (hand_to_b, handed_by_b), &workers[b]));
-            ends[b][a] = Some(Neighbour::new((to_a, from_a), (hand_to_a, handed_by_a), &workers[a]));
+            let (pass_to_b, passed_by_a) = RingBuffer::new(PASSED_MAX);
+            let (pass_to_a, passed_by_b) = RingBuffer::new(PASSED_MAX);
+            let (to_b, to_a) = ((to_b, from_b), (to_a, from_a));
+            let (hand_to_b, hand_to_a) = ((hand_to_b, handed_by_b), (hand_to_a, handed_by_a));
+            let (pass_to_b, pass_to_a) = ((pass_to_b, passed_by_b), (pass_to_a, passed_by_a));
+            ends[a][b] = Some(Neighbour::new(to_b, hand_to_b, pass_to_b, &workers[b]));
+            ends[b][a] = Some(Neighbour::new(to_a, hand_to_a, pass_to_a, &workers[a]));
         }
     }
     let gauges = Gauges::new(workers.iter().map(|worker| Arc::clone(&worker.fullness)));
@@ -376,6 +433,7 @@ impl Neighbour {
     fn new(
         (outgoing, incoming): (Producer<WorkerMessage>, Consumer<WorkerMessage>),
         (connections_out, connections_in): (Producer<Accepted>, Consumer<Accepted>),
+        (passed_out, passed_in): (Producer<Passed>, Consumer<Passed>),
         presence: &Arc<Presence>,
     ) -> Self {
         let (backlog, presence) = (VecDeque::new(), Arc::clone(presence));
@@ -385,6 +443,9 @@ impl Neighbour {
             backlog,
             connections_out,
             connections_in,
+            passed_out,
+            passed_in,
+            passed_backlog: VecDeque::new(),
             presence,
             pushed: 0,
             wake_by_ms: u64::MAX,

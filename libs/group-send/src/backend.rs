@@ -48,7 +48,7 @@ pub(crate) trait Backend: Send {
     ///
     /// # Errors
     /// Why there is none; then nothing changes.
-    fn use_twin(&mut self, _caller: &SockRef<'_>) -> Result<(), String> {
+    fn use_twin(&mut self, _caller: &SockRef<'_>, _steered: bool) -> Result<(), String> {
         Err("this back end sends by the caller's socket, or without one".to_owned())
     }
 

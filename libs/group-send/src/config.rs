@@ -105,6 +105,11 @@ pub struct Config {
     /// size of the send buffer and [`enable_gro`](crate::socket::enable_gro) among them. On a route whose
     /// MTU is locked (`ip-route(8)`), datagrams get DF.
     pub twin: bool,
+    /// The socket shares its address with others (`SO_REUSEPORT`), and a program that is attached to
+    /// them picks by number which of them gets what, never one that was bound after it was attached.
+    /// Default: no, and then a twin has everything that comes to the address delivered to the first
+    /// socket there.
+    pub steered: bool,
     /// Settings of [`BackendKind::IoUring`]. No effect without the feature, like the next two.
     pub io_uring: IoUringConfig,
     /// Settings of [`BackendKind::AfXdp`]. Default: none, and then it is not used.
@@ -118,6 +123,7 @@ impl Default for Config {
         Self {
             backends: vec![BackendKind::Gso, BackendKind::Sendmmsg, BackendKind::Sendmsg],
             twin: false,
+            steered: false,
             io_uring: IoUringConfig::default(),
             af_xdp: None,
             tc_clone: None,

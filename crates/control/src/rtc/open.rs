@@ -27,7 +27,7 @@ use worker_api::EndReason;
 use worker_api::auth::{Action, Permit};
 use worker_api::cluster::redirected;
 use worker_api::hooks::{Admitted, Asker, Limits};
-use worker_api::rtc::{RtcOpen, RtcRole};
+use worker_api::rtc::{RtcOpen, RtcRole, ufrag_prefix};
 use worker_api::snapshot::Protocol;
 use worker_api::streams::{NotBridged, Published, PublishedTracks, WebrtcAvailability};
 use worker_api::traces::{Parent, SessionTrace, Traced};
@@ -355,7 +355,7 @@ impl RtcControl {
         let endpoint = self.parts.endpoints.get(worker).ok_or(Refusal::Off)?;
         let number = u64::from_le_bytes(random().ok_or(NO_RANDOMNESS)?);
         Ok(LocalDescription {
-            ice: new_credentials()?,
+            ice: new_credentials(worker)?,
             fingerprint: self.parts.certificate.fingerprint(),
             candidates: candidates(endpoint, &self.announced(target.address), client),
             ice_lite: true,
@@ -387,15 +387,17 @@ impl RtcControl {
 /// The system gives no random bytes: nothing can be kept apart or secret.
 const NO_RANDOMNESS: Refusal = Refusal::Internal("the system gives no random bytes");
 
-/// Credentials of this side: 48 and 192 random bits (RFC 8445 section 5.3 asks for 24 and 128).
-pub(super) fn new_credentials() -> Result<IceCredentials, Refusal> {
+/// Credentials of this side for a session on `worker`, which the first characters name: 48 and 192 random
+/// bits (RFC 8445 section 5.3 asks for 24 and 128).
+pub(super) fn new_credentials(worker: usize) -> Result<IceCredentials, Refusal> {
     use base64::Engine as _;
     // Only characters of RFC 8839's `ice-char`, and none that a URL, a header or SDP would have to quote.
     let text = |bytes: &[u8]| {
         base64::engine::general_purpose::STANDARD_NO_PAD.encode(bytes).replace(['+', '/'], "0")
     };
     let (ufrag, password) = random::<6>().zip(random::<24>()).ok_or(NO_RANDOMNESS)?;
-    IceCredentials::new(&text(&ufrag), &text(&password)).ok_or(Refusal::Internal("own ICE credentials"))
+    let ufrag: String = ufrag_prefix(worker).map(char::from).into_iter().chain(text(&ufrag).chars()).collect();
+    IceCredentials::new(&ufrag, &text(&password)).ok_or(Refusal::Internal("own ICE credentials"))
 }
 
 fn created(

@@ -49,7 +49,7 @@ pub(super) async fn patch(
         change(context, id, RtcPatch::Candidates(fragment.candidates)).await?;
         return Ok(StatusCode::NO_CONTENT.into_response());
     };
-    let local = new_credentials()?;
+    let local = new_credentials(session.worker)?;
     let candidates = fragment.candidates;
     let restart = RtcPatch::Restart { local: local.clone(), remote: remote.clone(), candidates };
     change(context, id, restart).await?;

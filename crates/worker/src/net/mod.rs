@@ -41,7 +41,9 @@ pub(crate) mod ice_tcp;
 pub(crate) mod listen;
 mod readiness;
 pub(crate) mod relay_port;
+mod shared_port;
 pub(crate) mod shared_sockets;
+pub(crate) mod steer;
 #[cfg(not(feature = "simulated"))]
 mod system;
 /// The kernel of a simulation in place of the operating system: `sim-worker` is compiled with it.

@@ -1,7 +1,7 @@
 //! UDP and TCP sockets of the workers for WebRTC.
 //!
 //! Each worker has ports of its own, so the kernel sorts datagrams by worker: the answer to an
-//! offer names the port. A wildcard address becomes one socket for each address of this host,
+//! offer names the port. Or all share the ports (`shared_port.rs`). A wildcard address becomes one socket for each address of this host,
 //! because an ICE check has to be answered from the address it was sent to, which a socket for all
 //! addresses leaves to the routing table. TCP listens on the ports of UDP (RFC 6544), for networks
 //! that let no datagram through. All are bound before a worker starts: an address that is taken is
@@ -11,14 +11,15 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 use crate::net::shared_sockets::SharedSockets;
-use crate::net::{BindOptions, TcpListener, UdpSocket, local_addresses};
+use crate::net::{BindOptions, TcpListener, UdpSocket, local_addresses, shared_port};
 use worker_api::rtc::RtcEndpoint;
+use worker_api::settings::RtcSettings;
 use worker_api::sockets::{SocketKind, SocketPlace};
 
 /// Connections the kernel completes while the worker is busy.
-const BACKLOG: i32 = 1024;
+pub(super) const BACKLOG: i32 = 1024;
 /// Times another free port is tried where the TCP port of a free UDP port is taken.
-const FREE_PORT_TRIES: usize = 16;
+pub(super) const FREE_PORT_TRIES: usize = 16;
 
 /// The sockets of one worker.
 #[derive(Debug, Default)]
@@ -37,25 +38,30 @@ impl RtcSockets {
     }
 }
 
-/// Binds `udp` and `tcp` for each of `workers`: worker `i` gets the port plus `i`, or free ports for port 0.
+/// Binds the addresses of `rtc` for each of `workers`: worker `i` gets the port plus `i`, or free ports for
+/// port 0. Or all get the same.
 pub(crate) fn bind(
-    udp: &[SocketAddr],
-    tcp: &[SocketAddr],
+    rtc: &RtcSettings,
     workers: usize,
     shared: &mut SharedSockets,
 ) -> io::Result<(Vec<RtcEndpoint>, Vec<RtcSockets>)> {
     let local = local_addresses(None);
-    let mut all = Vec::with_capacity(workers);
-    for worker in 0..workers {
-        let mut sockets = RtcSockets::default();
-        for &wanted in udp {
-            bind_udp(wanted, worker, &local, &mut sockets.udp, shared)?;
+    let all = if rtc.single_port {
+        shared_port::bind(rtc, workers, &local, shared)?
+    } else {
+        let mut all = Vec::with_capacity(workers);
+        for worker in 0..workers {
+            let mut sockets = RtcSockets::default();
+            for &wanted in &rtc.udp {
+                bind_udp(wanted, worker, &local, &mut sockets.udp, shared)?;
+            }
+            for &wanted in &rtc.tcp {
+                bind_tcp(wanted, worker, &local, &mut sockets, shared)?;
+            }
+            all.push(sockets);
         }
-        for &wanted in tcp {
-            bind_tcp(wanted, worker, &local, &mut sockets, shared)?;
-        }
-        all.push(sockets);
-    }
+        all
+    };
     let endpoints = all.iter().map(RtcSockets::endpoint).collect::<io::Result<_>>()?;
     Ok((endpoints, all))
 }
@@ -116,7 +122,7 @@ fn bind_tcp(
     Ok(())
 }
 
-fn udp_port(sockets: &[UdpSocket], address: IpAddr) -> Option<u16> {
+pub(super) fn udp_port(sockets: &[UdpSocket], address: IpAddr) -> Option<u16> {
     let same = |local: &SocketAddr| local.ip() == address;
     sockets.iter().filter_map(|socket| socket.local_addr().ok()).find(same).map(|local| local.port())
 }
@@ -159,13 +165,37 @@ mod tests {
         text.parse().expect("an address")
     }
 
+    fn settings(single_port: bool, udp: Vec<SocketAddr>) -> RtcSettings {
+        RtcSettings { single_port, tcp: udp.clone(), udp, ..RtcSettings::default() }
+    }
+
     #[test]
     fn each_worker_has_a_port_of_its_own_and_tcp_shares_it() {
-        let wanted = [at("127.0.0.1:0")];
-        let (endpoints, sockets) = bind(&wanted, &wanted, 2, &mut SharedSockets::default()).unwrap();
+        let settings = settings(false, vec![at("127.0.0.1:0")]);
+        let (endpoints, sockets) = bind(&settings, 2, &mut SharedSockets::default()).unwrap();
         assert_eq!((endpoints.len(), sockets.len()), (2, 2));
         assert_ne!(endpoints[0].udp[0].port(), endpoints[1].udp[0].port());
         assert_eq!(endpoints[0].tcp.len(), 1);
+    }
+
+    #[test]
+    fn all_workers_have_one_port_and_another_server_is_an_error() {
+        let mut shared = SharedSockets::default();
+        let any = settings(true, vec![at("127.0.0.1:0")]);
+        let (endpoints, _sockets) = bind(&any, 3, &mut shared).unwrap();
+        assert_eq!(endpoints[0].udp, endpoints[2].udp);
+        assert_eq!(endpoints[0].tcp, endpoints[2].tcp);
+        let same = settings(true, endpoints[0].udp.clone());
+        let error = bind(&same, 3, &mut SharedSockets::default()).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert!(error.to_string().contains(&endpoints[0].udp[0].to_string()), "{error}");
+        // The next process takes the same sockets over, if it has as many workers.
+        let bound = shared.into_bound();
+        let copies = || SharedSockets::new(bound.iter().map(|bound| bound.try_clone().unwrap()).collect());
+        let (taken, _sockets) = bind(&any, 3, &mut copies()).unwrap();
+        assert_eq!(taken, endpoints);
+        let error = bind(&any, 2, &mut copies()).unwrap_err();
+        assert!(error.to_string().contains("shared by 3 workers"), "{error}");
     }
 
     #[test]
@@ -177,8 +207,10 @@ mod tests {
 
     #[test]
     fn an_address_in_use_is_an_error_that_names_it() {
-        let (endpoints, _held) = bind(&[at("127.0.0.1:0")], &[], 1, &mut SharedSockets::default()).unwrap();
-        let error = bind(&endpoints[0].udp, &[], 1, &mut SharedSockets::default()).unwrap_err();
+        let free = settings(false, vec![at("127.0.0.1:0")]);
+        let (endpoints, _held) = bind(&free, 1, &mut SharedSockets::default()).unwrap();
+        let taken = settings(false, endpoints[0].udp.clone());
+        let error = bind(&taken, 1, &mut SharedSockets::default()).unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
         assert!(error.to_string().contains(&endpoints[0].udp[0].to_string()), "{error}");
     }

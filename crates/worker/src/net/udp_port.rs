@@ -104,7 +104,7 @@ pub(crate) struct TagSlot<'a> {
 }
 
 /// Addresses that the sessions of a worker may have.
-fn peers_max(settings: &RtcSettings) -> usize {
+pub(crate) fn peers_max(settings: &RtcSettings) -> usize {
     settings.sessions_max.saturating_mul(PEERS_PER_SESSION)
 }
 
@@ -120,7 +120,8 @@ impl UdpPort {
     fn new(socket: UdpSocket, settings: &RtcSettings, frames: Option<AfXdpConfig>) -> io::Result<Self> {
         let local = socket.local_addr()?;
         socket.enlarge()?;
-        let sender = socket.sender(&udp_backend::config(settings.udp_backend, frames, None))?;
+        let config = udp_backend::config(settings.udp_backend, frames, None);
+        let sender = socket.sender(&group_send::Config { steered: settings.single_port, ..config })?;
         for reason in sender.not_chosen() {
             tracing::warn!(%local, "datagrams are sent by {}, not by {reason}", sender.backend());
         }
@@ -184,12 +185,14 @@ impl UdpPort {
         self.peers.get(PeerKey::from(source)).copied()
     }
 
-    /// `peer` is no longer at this address.
-    pub(crate) fn unbind(&mut self, remote: SocketAddr, peer: PeerId) {
+    /// `peer` is no longer at this address. Whether it was.
+    pub(crate) fn unbind(&mut self, remote: SocketAddr, peer: PeerId) -> bool {
         // Somebody else may be there by now.
-        if self.session_at(remote) == Some(peer) {
+        let is_there = self.session_at(remote) == Some(peer);
+        if is_there {
             self.peers.remove(PeerKey::from(remote));
         }
+        is_there
     }
 
     /// Lets `write` make a datagram of up to `len_max` bytes in the place that it is sent from. Its length;

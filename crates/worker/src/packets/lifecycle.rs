@@ -276,7 +276,11 @@ impl Packets {
         }
         let Some(session) = self.sessions.remove(peer) else { return };
         for (port, remote) in &session.transport.addresses {
-            self.sockets.ports[*port].unbind(*remote, peer);
+            if self.sockets.ports[*port].unbind(*remote, peer)
+                && let Some(passing) = &mut self.passing
+            {
+                passing.unbound(*port, *remote);
+            }
         }
         for ufrag in &session.transport.ufrags {
             self.by_ufrag.remove(ufrag);

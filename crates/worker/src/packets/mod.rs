@@ -14,6 +14,7 @@ mod forward;
 pub(crate) mod inputs;
 mod layers;
 mod lifecycle;
+pub(crate) mod passing;
 mod receive;
 mod report;
 pub(crate) mod session;
@@ -30,6 +31,7 @@ use std::time::{Duration, Instant};
 use sfu::{EncodingSet, Packet, Resend, TrackIndex, WallClock};
 
 use self::forward::{SendTransports, Sockets};
+use self::passing::Passing;
 use self::session::Session;
 use self::streams::Streams;
 use self::video_queue::VideoQueue;
@@ -100,6 +102,8 @@ pub(crate) struct Packets {
     by_ufrag: HashMap<Box<str>, PeerId>,
     by_id: HashMap<SessionId, PeerId>,
     pub(crate) streams: Streams,
+    /// Where all workers share a port.
+    passing: Option<Passing>,
     video: VideoQueue,
     timers: Timers<Instant, Due>,
     /// Listeners with connections left to be accepted.
@@ -127,12 +131,14 @@ impl Packets {
     /// Takes the sockets that were bound for this worker.
     pub(crate) fn new(
         worker: WorkerIndex,
+        workers: usize,
         bound: RtcSockets,
         settings: &RtcSettings,
         clock: WallClock,
         notices: Notices,
     ) -> io::Result<Self> {
         let ports = udp_port::open(bound.udp, worker, settings)?;
+        let passing = Passing::new(worker, ports.len(), workers, settings);
         Ok(Self {
             sockets: Sockets { ports, tcp: TcpPeers::default(), sent: SendCounters::default() },
             listeners: bound.tcp,
@@ -142,6 +148,7 @@ impl Packets {
             by_ufrag: HashMap::new(),
             by_id: HashMap::new(),
             streams: Streams::new(settings, clock),
+            passing,
             video: VideoQueue::default(),
             timers: Timers::default(),
             accept_again: VecDeque::new(),
@@ -159,7 +166,8 @@ impl Packets {
     }
 
     /// Sessions from now on have these limits.
-    pub(crate) fn apply_settings(&mut self, settings: &RtcSettings) {
+    pub(crate) fn apply_settings(&mut self, workers: usize, settings: &RtcSettings) {
+        self.set_owners_max(workers, settings);
         self.sockets.ports.iter_mut().for_each(|(_, port)| port.apply_settings(settings));
     }
 

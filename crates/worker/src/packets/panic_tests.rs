@@ -52,8 +52,8 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
     let settings = Arc::new(settings);
     let current = Current { settings: Arc::clone(&settings), policy: Arc::default() };
     let live = Arc::new(Live::new(current));
-    let (_, bound) = udp_bind::bind(&settings.rtc.udp, &[], settings.workers, &mut SharedSockets::default())
-        .expect("a port");
+    let (_, bound) =
+        udp_bind::bind(&settings.rtc, settings.workers, &mut SharedSockets::default()).expect("a port");
     let queues: Vec<_> = listeners.iter().map(|_| EventQueue::new().expect("an event queue")).collect();
     let wakers: Vec<_> = queues.iter().map(|queue| queue.waker().expect("a waker")).collect();
     let mailboxes = mailbox::connect(&wakers, 1);
@@ -65,7 +65,7 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
             let (notices, noted) = mpsc::unbounded_channel();
             let clock = WallClock { at: Clock::now(), ntp: rtp::rtcp::NtpTime(0) };
             let packets =
-                Packets::new(worker, sockets, &settings.rtc, clock, notices).expect("a worker's part");
+                Packets::new(worker, settings.workers, sockets, &settings.rtc, clock, notices).expect("a worker's part");
             let ctx = Context::new(
                 worker,
                 Arc::clone(&live),

@@ -9,6 +9,7 @@ use std::io;
 use std::time::Duration;
 
 use rtc::demux::{self, Kind};
+use rtc::tcp_framing::Deframer;
 use rtc::{Path, Refusal, Signal};
 use sfu::Received;
 use srtp::UnprotectError;
@@ -102,7 +103,7 @@ impl Packets {
     }
 
     /// Takes one datagram in. A defect that makes a session panic ends that session.
-    fn datagram(&mut self, ctx: &mut Context, route: Route, path: Path, datagram: &mut [u8]) {
+    pub(super) fn datagram(&mut self, ctx: &mut Context, route: Route, path: Path, datagram: &mut [u8]) {
         ctx.counters.bytes_in += datagram.len() as u64;
         ctx.load.bytes_in += datagram.len() as u64;
         let at_route = || match route {
@@ -120,6 +121,9 @@ impl Packets {
             Kind::Dtls | Kind::Rtp | Kind::Rtcp => at_route(),
         };
         let Some(peer) = peer else {
+            if self.pass_datagram(ctx, (kind, route), datagram) {
+                return;
+            }
             self.counters.unknown_source += 1;
             tracing::trace!(remote = %path.remote, ?kind, "datagram dropped: it belongs to no session");
             return;
@@ -356,20 +360,8 @@ impl Packets {
             Ok(_) => {
                 let path = tcp.path;
                 // Taken out, because what is in a datagram may end the session and with it the connection.
-                let mut deframer = std::mem::take(&mut tcp.deframer);
-                let is_whole = loop {
-                    match deframer.pop() {
-                        Ok(Some(datagram)) => {
-                            self.datagram(ctx, Route::Tcp { connection, path }, path, datagram);
-                        }
-                        Ok(None) => break true,
-                        Err(_) => break false,
-                    }
-                };
-                if let Some(tcp) = self.sockets.tcp.get_mut(connection).filter(|tcp| tcp.path == path) {
-                    tcp.deframer = deframer;
-                }
-                is_whole
+                let deframer = std::mem::take(&mut tcp.deframer);
+                self.take_framed(ctx, connection, path, deframer)
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) => error.kind() == io::ErrorKind::Interrupted,
@@ -382,6 +374,36 @@ impl Packets {
             self.tcp_read_again.push_back(connection);
         }
         self.forward(ctx);
+    }
+
+    /// Handles the datagrams of a connection. False if it cannot go on.
+    pub(super) fn take_framed(
+        &mut self,
+        ctx: &mut Context,
+        connection: IceTcpId,
+        path: Path,
+        mut deframer: Deframer,
+    ) -> bool {
+        let is_whole = loop {
+            let datagram = match deframer.pop() {
+                Ok(Some(datagram)) => datagram,
+                Ok(None) => break true,
+                Err(_) => break false,
+            };
+            let tcp = self.sockets.tcp.get(connection).filter(|tcp| tcp.path == path);
+            if let Some(owner) = tcp.and_then(|tcp| self.owner_of_connection(tcp.session, datagram)) {
+                let first = datagram.to_vec();
+                if let Some(tcp) = self.sockets.tcp.remove(connection) {
+                    self.pass_connection(ctx, owner, (tcp.socket, path), (first, deframer));
+                }
+                return true;
+            }
+            self.datagram(ctx, Route::Tcp { connection, path }, path, datagram);
+        };
+        if let Some(tcp) = self.sockets.tcp.get_mut(connection).filter(|tcp| tcp.path == path) {
+            tcp.deframer = deframer;
+        }
+        is_whole
     }
 
     /// Ends a connection; its session may have another way.

@@ -13,6 +13,7 @@ use sfu::{Pacer, ViewerId};
 use srtp::{InboundContext, OutboundContext};
 
 use crate::ids::{IceTcpId, PacketStreamId, PortId};
+use super::signal::HELD_MS;
 use crate::net::udp_port::PEERS_PER_SESSION;
 use crate::registry::{Epoch, PublishedTracks};
 use worker_api::AddressSlot;
@@ -106,6 +107,11 @@ impl Session {
     /// Whether ICE and DTLS are done.
     pub(crate) fn is_connected(&self) -> bool {
         matches!(self.transport.state, State::Connected(_))
+    }
+
+    /// Whether it is connected and was heard from lately.
+    pub(crate) fn is_in_use(&self, now_ms: u64) -> bool {
+        self.is_connected() && self.transport.received_ms + HELD_MS > now_ms
     }
 
     /// The streams that it publishes or plays.

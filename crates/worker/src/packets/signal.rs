@@ -23,7 +23,7 @@ use worker_api::traces::Stage;
 
 /// How long after its last datagram a session keeps its address against another that proves to be there,
 /// milliseconds. Peers are heard from every few seconds: consent (RFC 7675 section 5.1) and reports.
-const HELD_MS: u64 = 7_000;
+pub(super) const HELD_MS: u64 = 7_000;
 
 impl Packets {
     /// Takes from the peer what it has for us. To be called after everything that is done to it.
@@ -232,8 +232,10 @@ impl Packets {
         if holder == Some(peer) || !self.sessions[peer].transport.peer.is_valid(path) {
             return;
         }
-        let in_use = |other: &Session| other.is_connected() && other.transport.received_ms + HELD_MS > now_ms;
-        if holder.and_then(|holder| self.sessions.get(holder)).is_some_and(in_use) {
+        let in_use = |other: &Session| other.is_in_use(now_ms);
+        if holder.and_then(|holder| self.sessions.get(holder)).is_some_and(in_use)
+            || self.passing.as_mut().is_some_and(|passing| passing.is_held(port, remote, now_ms))
+        {
             return;
         }
         self.prune_addresses(peer);
@@ -245,6 +247,9 @@ impl Packets {
         if !addresses.is_full() && self.sockets.ports[port].peers.insert(PeerKey::from(remote), peer).is_ok()
         {
             addresses.push((port, remote));
+            if let Some(passing) = &mut self.passing {
+                passing.bound(port, remote);
+            }
         }
     }
 
@@ -253,10 +258,13 @@ impl Packets {
         let Some(session) = self.sessions.get_mut(peer) else { return };
         let transport = &mut session.transport;
         transport.addresses.retain(|(port, remote)| {
-            let port = &mut self.sockets.ports[*port];
-            let is_valid = transport.peer.is_valid(&Path::udp(port.local, *remote));
-            if !is_valid {
-                port.unbind(*remote, peer);
+            let udp = &mut self.sockets.ports[*port];
+            let is_valid = transport.peer.is_valid(&Path::udp(udp.local, *remote));
+            if !is_valid
+                && udp.unbind(*remote, peer)
+                && let Some(passing) = &mut self.passing
+            {
+                passing.unbound(*port, *remote);
             }
             is_valid
         });

@@ -31,7 +31,7 @@ pub(crate) trait Kernel: Send {
     /// The traffic class that the socket gives to what it sends over IPv4, or over IPv6.
     fn traffic_class(&self, is_ipv4: bool) -> u8;
     /// [`Backend::use_twin`].
-    fn use_twin(&mut self, caller: &SockRef<'_>) -> Result<(), String>;
+    fn use_twin(&mut self, caller: &SockRef<'_>, steered: bool) -> Result<(), String>;
     /// Reads pending errors of earlier datagrams; returns whether there were any.
     fn drain_errors(&mut self, errors: &mut PendingErrors) -> bool;
 }
@@ -245,8 +245,8 @@ impl<K: Kernel> Backend for Mmsg<K> {
         }
     }
 
-    fn use_twin(&mut self, caller: &SockRef<'_>) -> Result<(), String> {
-        self.kernel.use_twin(caller)
+    fn use_twin(&mut self, caller: &SockRef<'_>, steered: bool) -> Result<(), String> {
+        self.kernel.use_twin(caller, steered)
     }
 
     fn read_refusals(&mut self) -> bool {
@@ -338,8 +338,8 @@ impl Kernel for Socket {
         traffic_class(self.fd.as_fd(), is_ipv4)
     }
 
-    fn use_twin(&mut self, caller: &SockRef<'_>) -> Result<(), String> {
-        self.twin = Some(twin::open(caller)?);
+    fn use_twin(&mut self, caller: &SockRef<'_>, steered: bool) -> Result<(), String> {
+        self.twin = Some(twin::open(caller, steered)?);
         Ok(())
     }
 

@@ -68,7 +68,7 @@ impl<K: OutgoingMessages> Kernel for Substitute<K> {
         0
     }
 
-    fn use_twin(&mut self, _caller: &SockRef<'_>) -> Result<(), String> {
+    fn use_twin(&mut self, _caller: &SockRef<'_>, _steered: bool) -> Result<(), String> {
         Err("there is no socket".to_owned())
     }
 

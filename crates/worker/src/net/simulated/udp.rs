@@ -9,6 +9,8 @@ use group_send::BackendKind;
 use group_send::internals::{IncomingMessage, OutgoingMessage, OutgoingMessages, sender_over};
 use netsim::kernel;
 
+use crate::net::steer::Instruction;
+
 pub(crate) use group_send::{RecvBatch as ReceivedBatch, Sender as UdpSender};
 
 /// A UDP socket. Never blocks.
@@ -33,6 +35,11 @@ impl UdpSocket {
 
     /// Nothing is handed over.
     pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Hosts of a simulation have a port for each worker.
+    pub(crate) fn steer(&self, _program: &[Instruction]) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
 use socket2::{Domain, Protocol, Socket, Type};
 
+use crate::net::steer::Instruction;
+
 pub(crate) use group_send::{RecvBatch as ReceivedBatch, Sender as UdpSender};
 
 /// A UDP socket. Never blocks.
@@ -47,6 +49,23 @@ impl UdpSocket {
     /// The same socket once more, for another process.
     pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
         self.0.as_fd().try_clone_to_owned()
+    }
+
+    /// Has a program pick which of the sockets at this address gets a datagram. Those that come later are
+    /// never picked.
+    pub(crate) fn steer(&self, program: &[Instruction]) -> io::Result<()> {
+        use nix::libc::{sock_filter, sock_fprog};
+        let to_filter = |&Instruction { code, jump_if, jump_else, operand }: &Instruction| sock_filter {
+            code,
+            jt: jump_if,
+            jf: jump_else,
+            k: operand,
+        };
+        let mut filter: Vec<sock_filter> = program.iter().map(to_filter).collect();
+        let len = u16::try_from(filter.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let program = sock_fprog { len, filter: filter.as_mut_ptr() };
+        nix::sys::socket::setsockopt(&self.0, nix::sys::socket::sockopt::AttachReusePortCbpf, &program)?;
+        Ok(())
     }
 
     /// The address it is bound to.

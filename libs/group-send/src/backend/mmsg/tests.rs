@@ -123,7 +123,7 @@ impl Kernel for Double {
         Ok(messages.len())
     }
 
-    fn use_twin(&mut self, _: &SockRef<'_>) -> Result<(), String> {
+    fn use_twin(&mut self, _: &SockRef<'_>, _: bool) -> Result<(), String> {
         Err("a double has none".to_owned())
     }
 

@@ -18,7 +18,11 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Opens the twin of `caller`, or says why there is none.
-pub(super) fn open(caller: &SockRef<'_>) -> Result<OwnedFd, String> {
+///
+/// Where others share the address, a program of the caller's decides who gets what (`steered`): the
+/// twin is the last of them, and the program of a single socket would take everything from the
+/// others.
+pub(super) fn open(caller: &SockRef<'_>, steered: bool) -> Result<OwnedFd, String> {
     let failed = |error: io::Error| format!("no second socket at the same address: {error}");
     let local = caller.local_addr().map_err(failed)?;
     if local.as_socket().is_none_or(|local| local.port() == 0) {
@@ -38,7 +42,7 @@ pub(super) fn open(caller: &SockRef<'_>) -> Result<OwnedFd, String> {
         caller.set_reuse_port(true)?;
         twin.set_reuse_port(true)?;
         twin.bind(&local)?;
-        recv::deliver_to_first(twin.as_fd())
+        if steered { Ok(()) } else { recv::deliver_to_first(twin.as_fd()) }
     };
     if let Err(error) = bind() {
         let _ = caller.set_reuse_port(shared);
@@ -89,10 +93,35 @@ mod tests {
         let caller = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         size_buffers(&caller, BUFFER_BYTES).unwrap();
         enable_gro(&caller).unwrap();
-        let twin = open(&SockRef::from(&caller)).unwrap();
+        let twin = open(&SockRef::from(&caller), false).unwrap();
         for (level, name) in [(libc::SOL_SOCKET, libc::SO_SNDBUF), (libc::SOL_UDP, libc::UDP_GRO)] {
             let of = |socket| option(socket, level, name).unwrap();
             assert_eq!(of(twin.as_fd()), of(caller.as_fd()), "option {name} of level {level}");
         }
+    }
+
+    fn shared(port: u16) -> std::net::UdpSocket {
+        let socket = Socket::new(Domain::IPV4, Type::DGRAM, Some(Protocol::UDP)).unwrap();
+        socket.set_reuse_port(true).unwrap();
+        socket.bind(&std::net::SocketAddr::from(([127, 0, 0, 1], port)).into()).unwrap();
+        socket.into()
+    }
+
+    #[test]
+    fn the_twin_of_a_socket_that_shares_its_address_takes_nothing_from_the_others() {
+        let first = shared(0);
+        let at = first.local_addr().unwrap();
+        let second = shared(at.port());
+        // "Return 1": all is for the second socket.
+        let mut program = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 1 }];
+        let program = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
+        nix::sys::socket::setsockopt(&first, nix::sys::socket::sockopt::AttachReusePortCbpf, &program).unwrap();
+        let _twins = [&first, &second].map(|socket| open(&SockRef::from(socket), true).unwrap());
+        let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        peer.send_to(b"to the second", at).unwrap();
+        let mut datagram = [0; 32];
+        assert_eq!(second.recv(&mut datagram).unwrap(), 13);
+        first.set_nonblocking(true).unwrap();
+        assert!(first.recv(&mut datagram).is_err());
     }
 }

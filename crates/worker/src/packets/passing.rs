@@ -1,0 +1,375 @@
+//! A port that all workers share: what the kernel gave to this worker and is another's.
+//!
+//! ```text
+//! kernel ─▶ worker by address ─▶ not ours: whose? ─▶ ring ─▶ its worker ─▶ as if it had come there
+//! ```
+//!
+//! A session says where it is heard from to the worker that the address leads to (`net/steer.rs`), which then
+//! passes on what comes from there. That worker is also the judge of whose an address is: one that a session
+//! in use is heard from stays that session's, whatever worker either is on. ICE-TCP connections, which the
+//! kernel deals out as it likes, go to the worker that the first check names.
+//!
+//! Rings are bounded. Nothing is passed on by what a stranger wrote but STUN requests that name a worker, few
+//! in a turn; the rest comes from addresses that have been proved.
+
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+
+use group_send::peer_table::{PeerKey, PeerTable};
+use rtc::Path;
+use rtc::demux::{self, Kind};
+use rtc::tcp_framing::Deframer;
+
+use super::Packets;
+use super::session::{Route, Session};
+use super::signal::HELD_MS;
+use crate::context::Context;
+use crate::ids::{PeerId, PortId, TableId, WorkerIndex};
+use crate::net::{Interest, TcpSocket, Token, steer};
+use worker_api::rtc::worker_of_ufrag;
+use worker_api::settings::RtcSettings;
+
+/// Bytes of datagrams that go to a worker in one message, about.
+const MESSAGE_BYTES: usize = 64 << 10;
+/// STUN requests that are passed on to a worker in a turn: those that the kernel's program does not understand.
+const REQUESTS_MAX: usize = 64;
+/// Messages that are taken from each worker in a turn.
+const MESSAGES_MAX: usize = 16;
+/// Datagrams of DTLS that wait for word of whose address they came from, and for how long, milliseconds: a
+/// handshake may be quicker than the word.
+const EARLY_MAX: usize = 64;
+const EARLY_MS: u64 = 200;
+
+/// What one worker passes on to another.
+#[derive(Debug)]
+pub(crate) enum Passed {
+    /// Datagrams of its sessions.
+    Datagrams(Box<Datagrams>),
+    /// A connection of ICE-TCP for one of its sessions.
+    Connection(Box<Connection>),
+    /// One of the sender's sessions is heard from this address, which leads to the receiver.
+    Bound { port: PortId, remote: SocketAddr },
+    /// No longer.
+    Unbound { port: PortId, remote: SocketAddr },
+    /// To the sender of [`Passed::Bound`]: the address is another session's.
+    Refused { port: PortId, remote: SocketAddr },
+}
+
+/// Datagrams one behind the other.
+#[derive(Debug, Default)]
+pub(crate) struct Datagrams {
+    bytes: Vec<u8>,
+    /// Of each the port that it came to, where it is from, and its length.
+    each: Vec<(PortId, SocketAddr, usize)>,
+}
+
+/// A connection, and what was read from it.
+pub(crate) struct Connection {
+    socket: TcpSocket,
+    path: Path,
+    first: Vec<u8>,
+    deframer: Deframer,
+}
+
+impl std::fmt::Debug for Connection {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Connection").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+/// Whose an address is that leads here.
+#[derive(Debug, Clone, Copy)]
+struct Owner {
+    worker: WorkerIndex,
+    /// When something came from it last.
+    heard_ms: u64,
+}
+
+/// DTLS from an address of which nothing is known yet.
+#[derive(Debug)]
+struct Early {
+    at_ms: u64,
+    port: PortId,
+    remote: SocketAddr,
+    datagram: Vec<u8>,
+}
+
+/// What waits for the end of the turn to go to another worker.
+#[derive(Debug, Default)]
+struct Outgoing {
+    datagrams: Datagrams,
+    /// STUN requests in this turn.
+    requests: usize,
+    /// What must arrive.
+    notes: Vec<Passed>,
+}
+
+/// What a worker knows of the addresses that lead to it.
+#[derive(Debug)]
+pub(super) struct Passing {
+    own: WorkerIndex,
+    /// By port: addresses of sessions on other workers.
+    owners: Vec<PeerTable<Owner>>,
+    /// By worker.
+    outgoing: Vec<Outgoing>,
+    early: VecDeque<Early>,
+}
+
+impl Passing {
+    /// `None` where each worker has ports of its own.
+    pub(super) fn new(own: WorkerIndex, ports: usize, workers: usize, rtc: &RtcSettings) -> Option<Self> {
+        let owners_max = owners_max(workers, rtc);
+        (rtc.single_port && workers > 1).then(|| Self {
+            own,
+            owners: (0..ports).map(|_| PeerTable::new(owners_max)).collect(),
+            outgoing: (0..workers).map(|_| Outgoing::default()).collect(),
+            early: VecDeque::new(),
+        })
+    }
+
+    fn worker_of(&self, remote: SocketAddr) -> WorkerIndex {
+        steer::worker_of(remote, self.outgoing.len())
+    }
+
+    fn owner(&mut self, port: PortId, remote: SocketAddr) -> Option<&mut Owner> {
+        self.owners[port.index()].get_mut(PeerKey::from(remote))
+    }
+
+    fn note(&mut self, to: WorkerIndex, note: Passed) {
+        self.outgoing[to.index()].notes.push(note);
+    }
+
+    /// Whether a session on another worker is heard from an address that leads here.
+    pub(super) fn is_held(&mut self, port: PortId, remote: SocketAddr, now_ms: u64) -> bool {
+        self.owner(port, remote).is_some_and(|owner| owner.heard_ms + HELD_MS > now_ms)
+    }
+
+    /// A session here is heard from an address from now on.
+    pub(super) fn bound(&mut self, port: PortId, remote: SocketAddr) {
+        match self.worker_of(remote) {
+            own if own == self.own => {
+                self.owners[port.index()].remove(PeerKey::from(remote));
+            }
+            worker => self.note(worker, Passed::Bound { port, remote }),
+        }
+    }
+
+    /// No longer.
+    pub(super) fn unbound(&mut self, port: PortId, remote: SocketAddr) {
+        let worker = self.worker_of(remote);
+        if worker != self.own {
+            self.note(worker, Passed::Unbound { port, remote });
+        }
+    }
+
+    /// The other worker that a STUN request names.
+    fn named(&self, request: &[u8]) -> Option<WorkerIndex> {
+        let worker = worker_of_ufrag(demux::stun_local_ufrag(request)?)?;
+        (worker < self.outgoing.len()).then(|| WorkerIndex::at(worker)).filter(|worker| *worker != self.own)
+    }
+}
+
+/// Addresses of sessions on other workers that may lead to one.
+fn owners_max(workers: usize, rtc: &RtcSettings) -> usize {
+    crate::net::udp_port::peers_max(rtc).saturating_mul(workers)
+}
+
+impl Packets {
+    /// Takes up limits that have changed.
+    pub(super) fn set_owners_max(&mut self, workers: usize, rtc: &RtcSettings) {
+        let passing = self.passing.iter_mut().flat_map(|passing| &mut passing.owners);
+        passing.for_each(|owners| owners.set_limit(owners_max(workers, rtc)));
+    }
+
+    /// Passes on a datagram of no session here, if it is for another worker, or may turn out to be.
+    pub(super) fn pass_datagram(
+        &mut self,
+        ctx: &mut Context,
+        (kind, route): (Kind, Route),
+        datagram: &[u8],
+    ) -> bool {
+        let (Some(passing), Route::Udp { port, remote }) = (&mut self.passing, route) else { return false };
+        let named = if kind == Kind::Stun { passing.named(datagram) } else { None };
+        let may_be_early = kind == Kind::Dtls && passing.worker_of(remote) == passing.own;
+        let worker = match named {
+            Some(worker) => {
+                let requests = &mut passing.outgoing[worker.index()].requests;
+                *requests += 1;
+                if *requests > REQUESTS_MAX {
+                    self.counters.passed_on_dropped += 1;
+                    return true;
+                }
+                worker
+            }
+            None => match passing.owner(port, remote) {
+                Some(owner) if kind != Kind::Other => {
+                    owner.heard_ms = ctx.now_ms;
+                    owner.worker
+                }
+                None if may_be_early => {
+                    if passing.early.len() == EARLY_MAX {
+                        passing.early.pop_front();
+                    }
+                    let datagram = datagram.to_vec();
+                    passing.early.push_back(Early { at_ms: ctx.now_ms, port, remote, datagram });
+                    // Until then it is of nobody.
+                    return false;
+                }
+                _ => return false,
+            },
+        };
+        // Somebody may wait for it there.
+        self.batch_is_urgent = true;
+        self.pass_to(ctx, worker, (port, remote), datagram);
+        true
+    }
+
+    fn pass_to(
+        &mut self,
+        ctx: &mut Context,
+        worker: WorkerIndex,
+        (port, remote): (PortId, SocketAddr),
+        datagram: &[u8],
+    ) {
+        let Some(passing) = &mut self.passing else { return };
+        let Datagrams { bytes, each } = &mut passing.outgoing[worker.index()].datagrams;
+        bytes.extend_from_slice(datagram);
+        each.push((port, remote, datagram.len()));
+        if bytes.len() >= MESSAGE_BYTES {
+            self.send_datagrams(ctx, worker);
+        }
+    }
+
+    /// Gives a worker the datagrams that are for it. Without room they are lost, as they are in a socket.
+    fn send_datagrams(&mut self, ctx: &mut Context, worker: WorkerIndex) {
+        let Some(passing) = &mut self.passing else { return };
+        let datagrams = std::mem::take(&mut passing.outgoing[worker.index()].datagrams);
+        let count = datagrams.each.len() as u64;
+        if ctx.mailboxes.try_pass(worker, Passed::Datagrams(Box::new(datagrams))) {
+            self.counters.passed_on += count;
+        } else {
+            self.counters.passed_on_dropped += count;
+            tracing::trace!(?worker, count, "datagrams not passed on: the ring is full");
+        }
+    }
+
+    /// Gives other workers what is for them; call it before they are woken.
+    pub(crate) fn pass_on(&mut self, ctx: &mut Context) {
+        let workers = self.passing.as_ref().map_or(0, |passing| passing.outgoing.len());
+        for worker in (0..workers).map(WorkerIndex::at) {
+            let Some(passing) = &mut self.passing else { return };
+            let outgoing = &mut passing.outgoing[worker.index()];
+            outgoing.requests = 0;
+            for note in outgoing.notes.drain(..) {
+                ctx.mailboxes.pass(worker, note);
+            }
+            if !outgoing.datagrams.each.is_empty() {
+                self.send_datagrams(ctx, worker);
+            }
+        }
+    }
+
+    /// Takes in what other workers have passed on.
+    pub(crate) fn receive_passed(&mut self, ctx: &mut Context) {
+        if self.passing.is_none() {
+            return;
+        }
+        for from in ctx.mailboxes.workers() {
+            for _ in 0..MESSAGES_MAX {
+                let Some(passed) = ctx.mailboxes.receive_passed(from) else { break };
+                self.take_passed(ctx, from, passed);
+            }
+        }
+    }
+
+    fn take_passed(&mut self, ctx: &mut Context, from: WorkerIndex, passed: Passed) {
+        match passed {
+            Passed::Datagrams(datagrams) => {
+                let Datagrams { mut bytes, each } = *datagrams;
+                let mut rest = &mut bytes[..];
+                for (port, remote, len) in each {
+                    let (datagram, others) = rest.split_at_mut(len);
+                    rest = others;
+                    // All workers have the same ports in the same order.
+                    let path = Path::udp(self.sockets.ports[port].local, remote);
+                    self.datagram(ctx, Route::Udp { port, remote }, path, datagram);
+                }
+                self.forward(ctx);
+            }
+            Passed::Connection(connection) => self.take_connection(ctx, *connection),
+            Passed::Bound { port, remote } => self.note_owner(ctx, from, (port, remote)),
+            Passed::Unbound { port, remote } => {
+                let Some(passing) = &mut self.passing else { return };
+                if passing.owner(port, remote).is_some_and(|owner| owner.worker == from) {
+                    passing.owners[port.index()].remove(PeerKey::from(remote));
+                }
+            }
+            // The next check asks again.
+            Passed::Refused { port, remote } => {
+                self.sockets.ports[port].peers.remove(PeerKey::from(remote));
+            }
+        }
+    }
+
+    /// A session on another worker is heard from an address that leads here.
+    fn note_owner(&mut self, ctx: &mut Context, from: WorkerIndex, (port, remote): (PortId, SocketAddr)) {
+        let Some(passing) = &mut self.passing else { return };
+        let in_use = |session: &Session| session.is_in_use(ctx.now_ms);
+        let holder = self.sockets.ports[port].session_at(remote);
+        let is_ours = holder.and_then(|holder| self.sessions.get(holder)).is_some_and(in_use);
+        let is_held = passing.is_held(port, remote, ctx.now_ms)
+            && passing.owner(port, remote).is_some_and(|owner| owner.worker != from);
+        let owner = Owner { worker: from, heard_ms: ctx.now_ms };
+        if is_ours || is_held || passing.owners[port.index()].insert(PeerKey::from(remote), owner).is_err() {
+            return passing.note(from, Passed::Refused { port, remote });
+        }
+        self.sockets.ports[port].peers.remove(PeerKey::from(remote));
+        let is_here = |early: &Early| (early.port, early.remote) == (port, remote);
+        for early in std::mem::take(&mut passing.early) {
+            if !is_here(&early) {
+                let Some(passing) = &mut self.passing else { return };
+                passing.early.push_back(early);
+            } else if early.at_ms + EARLY_MS > ctx.now_ms {
+                self.pass_to(ctx, from, (port, remote), &early.datagram);
+            }
+        }
+    }
+
+    /// Whose an unclaimed connection is by what it brings, if that is another worker.
+    pub(super) fn owner_of_connection(&self, session: Option<PeerId>, datagram: &[u8]) -> Option<WorkerIndex> {
+        let passing = self.passing.as_ref().filter(|_| session.is_none())?;
+        passing.named(datagram)
+    }
+
+    /// Hands a connection over that is taken out of all tables here. It is closed if there is no room.
+    pub(super) fn pass_connection(
+        &mut self,
+        ctx: &mut Context,
+        worker: WorkerIndex,
+        (socket, path): (TcpSocket, Path),
+        (first, deframer): (Vec<u8>, Deframer),
+    ) {
+        ctx.events.remove(&socket);
+        let connection = Connection { socket, path, first, deframer };
+        if ctx.mailboxes.try_pass(worker, Passed::Connection(Box::new(connection))) {
+            self.counters.passed_on += 1;
+        } else {
+            self.counters.passed_on_dropped += 1;
+            tracing::debug!(remote = %path.remote, "ICE-TCP connection closed: the ring to its worker is full");
+        }
+    }
+
+    fn take_connection(&mut self, ctx: &mut Context, connection: Connection) {
+        let Connection { socket, path, mut first, deframer } = connection;
+        let id = self.sockets.tcp.vacant_id();
+        if let Err(error) = ctx.events.add(&socket, Token::IceTcp(id), Interest::ReadWrite) {
+            return tracing::warn!(%error, "ICE-TCP connection not registered");
+        }
+        if self.sockets.tcp.insert(socket, path.local, path.remote, ctx.now_ms).is_none() {
+            return tracing::debug!(remote = %path.remote, "ICE-TCP connection refused: too many that nobody claims");
+        }
+        self.datagram(ctx, Route::Tcp { connection: id, path }, path, &mut first);
+        self.take_framed(ctx, id, path, deframer);
+        self.forward(ctx);
+    }
+}
