@@ -120,6 +120,7 @@ mod second_publisher;
 mod segments_store;
 mod shutdown;
 mod signed_tokens;
+mod single_port;
 mod slow_player;
 mod source_secrets;
 mod srt_doors;

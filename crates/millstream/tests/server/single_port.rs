@@ -1,0 +1,272 @@
+//! All workers share one port (`rtc.single_port`): sessions of each connect there by UDP and by TCP, go on when
+//! their address leads to another worker, and strangers change nothing.
+
+#![expect(clippy::disallowed_methods, reason = "clients in real time of a server in real time")]
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::time::{Duration, Instant};
+
+use crate::common::rtc::{Client, Options, counter, exchange, start_flow};
+use crate::common::server::Server;
+use crate::common::{TIMEOUT, eventually};
+use rtc::demux::{self, Kind};
+use rtc::dtls::Config;
+use rtc::sdp::{Direction, Transport};
+use rtc::tcp_framing::{Deframer, frame_header};
+use rtc::{LocalAddress, Path, Peer, PeerConfig, Side, Timeouts};
+use rtc_test::stun::{Check, SUCCESS, transaction};
+use srtp::InboundContext;
+
+const SINGLE_PORT: &str = "[rtc]\nsingle_port = true\n";
+
+fn server(workers: u32) -> Server {
+    Server::start_workers(workers, SINGLE_PORT)
+}
+
+/// Addresses of the answer's candidates by a transport.
+fn candidates(client: &Client, transport: Transport) -> Vec<SocketAddr> {
+    let all = client.answer.remote.candidates.iter();
+    all.filter(|candidate| candidate.transport == transport).map(|candidate| candidate.address).collect()
+}
+
+/// The workers of a stream's sessions.
+fn workers(server: &Server, stream: &str) -> BTreeSet<u64> {
+    let sessions = server.sessions(&format!("stream={stream}"));
+    sessions.iter().filter_map(|session| session["worker"].as_u64()).collect()
+}
+
+#[test]
+fn sessions_of_all_workers_have_one_port_and_media_flows_between_them() {
+    let mut server = server(3);
+    let mut publishers: Vec<Client> =
+        (0..3).map(|number| Client::publish(&server, &format!("live/{number}"))).collect();
+    let mut viewers: Vec<Vec<Client>> = (0..3)
+        .map(|number| (0..4).map(|_| Client::play(&server, &format!("live/{number}"))).collect())
+        .collect();
+    let all = || publishers.iter().chain(viewers.iter().flatten());
+    let ports = |transport| -> BTreeSet<SocketAddr> { all().flat_map(|client| candidates(client, transport)).collect() };
+    assert_eq!(ports(Transport::Udp).len(), 1, "{:?}", ports(Transport::Udp));
+    assert_eq!(ports(Transport::Tcp).len(), 1, "{:?}", ports(Transport::Tcp));
+    let used: BTreeSet<u64> = (0..3).flat_map(|number| workers(&server, &format!("live/{number}"))).collect();
+    assert_eq!(used, BTreeSet::from([0, 1, 2]));
+    for (publisher, viewers) in publishers.iter_mut().zip(&mut viewers) {
+        let mut next = 0;
+        for viewer in viewers {
+            next = start_flow(publisher, viewer, next);
+            exchange(publisher, viewer, next..next + 20);
+            next += 20;
+        }
+    }
+    // Of fifteen addresses some lead to another worker.
+    assert!(counter(&server, "passed_on_datagrams") > 0);
+    assert_eq!(counter(&server, "passed_on_dropped_datagrams"), 0);
+    server.assert_healthy();
+}
+
+#[test]
+fn a_session_goes_on_when_its_address_leads_to_another_worker() {
+    let server = server(2);
+    let mut publisher = Client::publish(&server, "live/a");
+    let mut viewer = Client::play(&server, "live/a");
+    let mut next = start_flow(&mut publisher, &mut viewer, 0);
+    // Each new address leads to either worker by chance.
+    let mut changes = [0_usize; 2];
+    for round in 0..64 {
+        let before = counter(&server, "passed_on_datagrams");
+        publisher.socket = rtc_test::UdpClient::bind();
+        if round % 2 == 0 {
+            viewer.socket = rtc_test::UdpClient::bind();
+        }
+        next = start_flow(&mut publisher, &mut viewer, next);
+        exchange(&mut publisher, &mut viewer, next..next + 20);
+        next += 20;
+        let passed = counter(&server, "passed_on_datagrams") - before;
+        changes[usize::from(passed >= 20)] += 1;
+        if changes.iter().all(|count| *count > 0) {
+            return;
+        }
+    }
+    panic!("addresses lead to one worker only: {changes:?}");
+}
+
+/// Everything by one TCP connection: what a viewer without UDP does.
+struct TcpViewer {
+    peer: Peer,
+    path: Path,
+    socket: TcpStream,
+    deframer: Deframer,
+    inbound: Option<InboundContext>,
+    media: usize,
+}
+
+impl TcpViewer {
+    fn new(client: &Client) -> Self {
+        let at = candidates(client, Transport::Tcp)[0];
+        let socket = TcpStream::connect(at).expect("a connection");
+        socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a socket option");
+        let local = socket.local_addr().expect("its address");
+        let remote_candidates = client.answer.remote.candidates.iter();
+        let config = PeerConfig {
+            side: Side::Full,
+            local_ice: client.offer.ice.clone(),
+            remote_ice: client.answer.remote.ice.clone(),
+            local_addresses: vec![LocalAddress { transport: Transport::Tcp, address: local }],
+            remote_candidates: remote_candidates.filter(|it| it.transport == Transport::Tcp).cloned().collect(),
+            dtls: Config::new(rtc_test::certificate(), client.answer.remote.fingerprints.clone()),
+            dtls_role: client.answer.remote.setup.offerer_role(),
+            timeouts: Timeouts::default(),
+        };
+        let peer = Peer::new(config, Instant::now()).expect("a peer");
+        let path = Path::tcp(local, at);
+        Self { peer, path, socket, deframer: Deframer::default(), inbound: None, media: 0 }
+    }
+
+    fn turn(&mut self) {
+        self.peer.handle_timeout(Instant::now());
+        let mut bytes = [0; 1 << 16];
+        if let Ok(len) = self.socket.read(&mut bytes) {
+            self.deframer.push(&bytes[..len]);
+        }
+        while let Ok(Some(datagram)) = self.deframer.pop() {
+            match demux::classify(datagram) {
+                Kind::Stun | Kind::Dtls => {
+                    let _ = self.peer.handle_signal(Instant::now(), self.path, datagram);
+                }
+                Kind::Rtp => {
+                    let inbound = self.inbound.as_mut();
+                    self.media += usize::from(inbound.is_some_and(|it| it.unprotect_rtp(datagram).is_ok()));
+                }
+                _ => {}
+            }
+        }
+        while let Some(event) = self.peer.poll_event() {
+            if let rtc::Event::Connected(keys) = event {
+                self.inbound =
+                    Some(InboundContext::new(&srtp::Config::default(), &[keys.inbound]).expect("keys"));
+            }
+        }
+        while let Some(transmit) = self.peer.poll_transmit() {
+            let framed = [&frame_header(transmit.bytes.len())[..], &transmit.bytes].concat();
+            self.socket.write_all(&framed).expect("room");
+        }
+    }
+}
+
+#[test]
+fn ice_tcp_connections_find_the_worker_of_their_session() {
+    let server = server(2);
+    let mut publisher = Client::publish(&server, "live/a");
+    // The kernel deals connections out: half of them to the wrong worker.
+    for number in 0..8 {
+        let options = Options::default();
+        let signalled = Client::open(&server, "/whep/live/a", Direction::Receive, &options);
+        let mut viewer = TcpViewer::new(&signalled);
+        let deadline = Instant::now() + TIMEOUT;
+        let mut audio = number * 1_000;
+        while viewer.media < 10 {
+            assert!(Instant::now() < deadline, "viewer {number} has {} packets", viewer.media);
+            publisher.turn();
+            publisher.send_audio(audio);
+            audio += 1;
+            viewer.turn();
+        }
+        assert_eq!(signalled.delete(), 200);
+    }
+    // Datagrams of the publisher count as well, but not before there is a viewer: checks come straight.
+    assert!(counter(&server, "passed_on_datagrams") > 0);
+    assert_eq!(counter(&server, "passed_on_dropped_datagrams"), 0);
+}
+
+#[test]
+fn a_check_from_the_address_of_another_session_takes_nothing_away() {
+    let server = server(2);
+    let mut publisher = Client::publish(&server, "live/a");
+    let mut viewer = Client::play(&server, "live/a");
+    let mut next = start_flow(&mut publisher, &mut viewer, 0);
+    // Sessions of a stranger on either worker, whose checks come from where publisher and viewer are.
+    for number in 0..4 {
+        let stranger = Client::open(&server, "/whep/live/a", Direction::Receive, &Options::default());
+        let names = format!("{}:{}", stranger.answer.remote.ice.ufrag, stranger.offer.ice.ufrag);
+        let check = Check::new(&names, &stranger.answer.remote.ice.password, transaction(number));
+        for victim in [&publisher, &viewer] {
+            victim.send_raw(victim.remote(), &check.bytes());
+        }
+        exchange(&mut publisher, &mut viewer, next..next + 20);
+        next += 20;
+    }
+}
+
+#[test]
+fn what_names_no_worker_or_too_many_times_one_holds_nobody_up() {
+    let mut server = server(2);
+    let mut publisher = Client::publish(&server, "live/a");
+    let mut viewer = Client::play(&server, "live/a");
+    let mut next = start_flow(&mut publisher, &mut viewer, 0);
+    let at = publisher.remote();
+    let strangers: Vec<UdpSocket> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket")).collect();
+    let password = "p".repeat(24);
+    let refused = || counter(&server, "unknown_source_datagrams") + counter(&server, "signals_refused");
+    let before = refused();
+    for round in 0..50_u64 {
+        for (number, stranger) in strangers.iter().enumerate() {
+            let id = transaction(round << 8 | number as u64);
+            // Of a worker that does not exist, of one that does, not ours; first and behind so many attributes
+            // that the kernel's program does not see it; DTLS, media and nothing at all.
+            for name in ["PPPabcdefgh:x", "AAAabcdefgh:x", "AABabcdefgh:x", "+/+/abcdefgh:x"] {
+                stranger.send_to(&Check::new(name, &password, id).bytes(), at).expect("it is sent");
+                let mut hidden = rtc_test::stun::Writer::new(rtc_test::stun::REQUEST, id);
+                for _ in 0..8 {
+                    hidden = hidden.attribute(0x8022, b"none");
+                }
+                let hidden = hidden.attribute(rtc_test::stun::USERNAME, name.as_bytes());
+                let hidden = hidden.integrity(&password).fingerprint().0;
+                stranger.send_to(&hidden, at).expect("it is sent");
+            }
+            for other in [&[22, 1, 2, 3][..], &[0x80, 96, 0, 0], &[0x80, 200, 0, 0], &[]] {
+                stranger.send_to(other, at).expect("it is sent");
+            }
+        }
+        exchange(&mut publisher, &mut viewer, next..next + 1);
+        next += 1;
+    }
+    eventually("they are counted", || (refused() >= before + 1_000).then_some(()));
+    let mut buffer = [0; 2048];
+    for stranger in &strangers {
+        stranger.set_nonblocking(true).expect("a socket option");
+        assert!(stranger.recv(&mut buffer).is_err(), "a stranger was answered");
+    }
+    exchange(&mut publisher, &mut viewer, next..next + 50);
+    server.assert_healthy();
+}
+
+#[test]
+fn a_check_whose_username_the_kernel_does_not_see_is_answered_by_the_worker_it_names() {
+    let server = server(2);
+    let _publisher = Client::publish(&server, "live/a");
+    let before = counter(&server, "passed_on_datagrams");
+    // From several addresses, of which some lead to the other worker.
+    for number in 0..16 {
+        let viewer = Client::open(&server, "/whep/live/a", Direction::Receive, &Options::default());
+        let at = candidates(&viewer, Transport::Udp)[0];
+        let names = format!("{}:{}", viewer.answer.remote.ice.ufrag, viewer.offer.ice.ufrag);
+        let mut check = rtc_test::stun::Writer::new(rtc_test::stun::REQUEST, transaction(number));
+        for _ in 0..8 {
+            check = check.attribute(0x8022, b"none");
+        }
+        let check = check
+            .attribute(rtc_test::stun::USERNAME, names.as_bytes())
+            .attribute(rtc_test::stun::ICE_CONTROLLING, &7u64.to_be_bytes())
+            .attribute(rtc_test::stun::PRIORITY, &1u32.to_be_bytes())
+            .integrity(&viewer.answer.remote.ice.password)
+            .fingerprint();
+        viewer.socket.set_nonblocking(false).expect("a socket option");
+        viewer.socket.set_read_timeout(Some(TIMEOUT)).expect("a socket option");
+        viewer.socket.send_to(&check.0, at).expect("it is sent");
+        let mut answer = [0; 2048];
+        let (len, from) = viewer.socket.recv_from(&mut answer).expect("an answer");
+        assert_eq!((from, &answer[..2]), (at, &SUCCESS.to_be_bytes()[..]), "{len} bytes");
+    }
+    assert!(counter(&server, "passed_on_datagrams") > before);
+}
