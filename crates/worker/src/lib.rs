@@ -159,8 +159,7 @@ impl Workers {
         let settings = live.settings();
         let mut shared = SharedSockets::new(inherited);
         let (mut addresses, listeners) = net::listen::bind(&settings, &mut shared)?;
-        let (rtc_endpoints, rtc_sockets) =
-            net::udp_bind::bind(&settings.rtc, settings.workers, &mut shared)?;
+        let (rtc_endpoints, rtc_sockets) = net::udp_bind::bind(&settings.rtc, settings.workers, &mut shared)?;
         // Where all workers share a port, each names the same.
         let named = if settings.rtc.single_port { &rtc_endpoints[..1] } else { &rtc_endpoints[..] };
         addresses.rtc_udp = named.iter().flat_map(|endpoint| endpoint.udp.iter().copied()).collect();

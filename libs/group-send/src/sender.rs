@@ -33,7 +33,8 @@ impl Sender {
         for &kind in &config.backends {
             match backend::open(kind, &socket, config)? {
                 Ok(mut backend) => {
-                    let twin_refused = config.twin.then(|| backend.use_twin(&socket, config.steered).err()).flatten();
+                    let twin_refused =
+                        config.twin.then(|| backend.use_twin(&socket, config.steered).err()).flatten();
                     return Ok(Self { backend, not_chosen, twin_refused });
                 }
                 Err(why) => not_chosen.push(NotChosen { backend: kind, why }),

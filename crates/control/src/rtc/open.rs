@@ -396,7 +396,8 @@ pub(super) fn new_credentials(worker: usize) -> Result<IceCredentials, Refusal> 
         base64::engine::general_purpose::STANDARD_NO_PAD.encode(bytes).replace(['+', '/'], "0")
     };
     let (ufrag, password) = random::<6>().zip(random::<24>()).ok_or(NO_RANDOMNESS)?;
-    let ufrag: String = ufrag_prefix(worker).map(char::from).into_iter().chain(text(&ufrag).chars()).collect();
+    let ufrag: String =
+        ufrag_prefix(worker).map(char::from).into_iter().chain(text(&ufrag).chars()).collect();
     IceCredentials::new(&ufrag, &text(&password)).ok_or(Refusal::Internal("own ICE credentials"))
 }
 

@@ -82,6 +82,7 @@ mod moq_doors;
 mod moq_hostile;
 #[cfg(feature = "moq")]
 mod moq_publish;
+mod one_tcp_port;
 mod overload;
 mod player_pause;
 mod publisher_reconnect;

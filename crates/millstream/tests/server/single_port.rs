@@ -46,7 +46,9 @@ fn sessions_of_all_workers_have_one_port_and_media_flows_between_them() {
         .map(|number| (0..4).map(|_| Client::play(&server, &format!("live/{number}"))).collect())
         .collect();
     let all = || publishers.iter().chain(viewers.iter().flatten());
-    let ports = |transport| -> BTreeSet<SocketAddr> { all().flat_map(|client| candidates(client, transport)).collect() };
+    let ports = |transport| -> BTreeSet<SocketAddr> {
+        all().flat_map(|client| candidates(client, transport)).collect()
+    };
     assert_eq!(ports(Transport::Udp).len(), 1, "{:?}", ports(Transport::Udp));
     assert_eq!(ports(Transport::Tcp).len(), 1, "{:?}", ports(Transport::Tcp));
     let used: BTreeSet<u64> = (0..3).flat_map(|number| workers(&server, &format!("live/{number}"))).collect();
@@ -113,7 +115,10 @@ impl TcpViewer {
             local_ice: client.offer.ice.clone(),
             remote_ice: client.answer.remote.ice.clone(),
             local_addresses: vec![LocalAddress { transport: Transport::Tcp, address: local }],
-            remote_candidates: remote_candidates.filter(|it| it.transport == Transport::Tcp).cloned().collect(),
+            remote_candidates: remote_candidates
+                .filter(|it| it.transport == Transport::Tcp)
+                .cloned()
+                .collect(),
             dtls: Config::new(rtc_test::certificate(), client.answer.remote.fingerprints.clone()),
             dtls_role: client.answer.remote.setup.offerer_role(),
             timeouts: Timeouts::default(),
@@ -205,7 +210,8 @@ fn what_names_no_worker_or_too_many_times_one_holds_nobody_up() {
     let mut viewer = Client::play(&server, "live/a");
     let mut next = start_flow(&mut publisher, &mut viewer, 0);
     let at = publisher.remote();
-    let strangers: Vec<UdpSocket> = (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket")).collect();
+    let strangers: Vec<UdpSocket> =
+        (0..8).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket")).collect();
     let password = "p".repeat(24);
     let refused = || counter(&server, "unknown_source_datagrams") + counter(&server, "signals_refused");
     let before = refused();

@@ -49,6 +49,12 @@ impl Connection {
         Ok(Self { socket, tls: tls.map(Box::new), place: Some(place) })
     }
 
+    /// Goes on as TLS. Nothing has been read yet.
+    pub(crate) fn begin_tls(&mut self, config: &Arc<ServerConfig>) -> Result<(), rustls::Error> {
+        self.tls = Some(Box::new(ServerConnection::new(Arc::clone(config))?));
+        Ok(())
+    }
+
     /// One that control gives back.
     pub(crate) fn from_parts(
         stream: TcpStream,

@@ -161,11 +161,13 @@ impl std::fmt::Debug for DatagramPort {
 }
 
 impl DatagramPort {
-    /// Takes a bound socket.
-    pub(crate) fn new(socket: UdpSocket, backend: UdpBackend) -> io::Result<Self> {
+    /// Takes a bound socket, which may share its address.
+    pub(crate) fn new(socket: UdpSocket, backend: UdpBackend, is_shared: bool) -> io::Result<Self> {
         let local = socket.local_addr()?;
         socket.enlarge()?;
-        let sender = socket.sender(&udp_backend::config(backend, None, None))?;
+        // The twin of one that shares its address would have the first get what is for the others.
+        let config = udp_backend::config(backend, None, None);
+        let sender = socket.sender(&group_send::Config { twin: !is_shared, ..config })?;
         for reason in sender.not_chosen() {
             tracing::warn!(%local, "datagrams are sent by {}, not by {reason}", sender.backend());
         }
@@ -255,5 +257,31 @@ impl DatagramPort {
     /// When to flush again, if the kernel had no room: it does not say when it has.
     pub(crate) fn retry_after(&self) -> Option<Duration> {
         self.blocked.then_some(Duration::from_millis(1))
+    }
+}
+
+#[cfg(all(test, not(feature = "simulated")))]
+mod tests {
+    use std::net::UdpSocket as Peer;
+
+    use super::*;
+
+    #[test]
+    fn callers_of_srt_come_to_all_workers() {
+        let listen = vec!["127.0.0.1:0".parse().expect("an address")];
+        let settings = SrtSettings { listen, ..SrtSettings::default() };
+        let (bound, sockets) = bind_shared(&settings, 2, &mut SharedSockets::default()).expect("a port");
+        let port = |sockets: Vec<UdpSocket>| {
+            let socket = sockets.into_iter().next().expect("a socket");
+            DatagramPort::new(socket, settings.udp_backend, true).expect("a port")
+        };
+        let mut ports: Vec<DatagramPort> = sockets.into_iter().map(port).collect();
+        for _ in 0..64 {
+            Peer::bind("127.0.0.1:0").expect("a socket").send_to(&[0; 16], bound[0]).expect("room");
+        }
+        let mut batch = ReceivedBatch::new(group_send::RecvConfig::default());
+        for port in &mut ports {
+            assert!(port.receive(&mut batch).is_ok_and(|received| received > 0));
+        }
     }
 }

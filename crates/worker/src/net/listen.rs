@@ -32,7 +32,60 @@ pub(crate) enum Door {
     Rtmp,
     Http,
     Rtsp,
+    /// Several of them, which the first bytes tell apart.
+    Shared(Doors),
 }
+
+/// What is spoken at an address that several lists name.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Doors {
+    rtmp: bool,
+    rtmps: bool,
+    http: bool,
+    https: bool,
+}
+
+impl Doors {
+    /// Those at an address.
+    fn at(address: SocketAddr, settings: &WorkerSettings) -> Self {
+        // Free ports are never the same.
+        let is_in = |addresses: &[SocketAddr]| address.port() != 0 && addresses.contains(&address);
+        Self {
+            rtmp: is_in(&settings.rtmp),
+            rtmps: is_in(&settings.rtmps),
+            http: is_in(&settings.http),
+            https: is_in(&settings.https),
+        }
+    }
+
+    fn all(self) -> impl Iterator<Item = Entry> {
+        let entry = |is_there: bool, door, tls| is_there.then_some(Entry { door, tls });
+        let all = [
+            entry(self.rtmp, Door::Rtmp, false),
+            entry(self.rtmps, Door::Rtmp, true),
+            entry(self.http, Door::Http, false),
+            entry(self.https, Door::Http, true),
+        ];
+        all.into_iter().flatten()
+    }
+
+    /// The certificate of connections that begin as TLS, if some may. Whether RTMP or HTTP is inside is seen
+    /// later: that of HTTP serves for both, since a client of RTMP does not choose among protocols.
+    pub(crate) fn tls_config(self, settings: &WorkerSettings) -> Option<&Arc<rustls::ServerConfig>> {
+        let door = if self.https { Door::Http } else { Door::Rtmp };
+        Entry { door, tls: self.https || self.rtmps }.tls_config(settings)
+    }
+
+    /// What a connection speaks whose first byte this is, if that may come in here. RTMP begins with its
+    /// version, HTTP with a letter.
+    pub(crate) fn spoken(self, first: u8, tls: bool) -> Option<Door> {
+        let door = if first == RTMP_VERSION { Door::Rtmp } else { Door::Http };
+        self.all().any(|entry| entry == Entry { door, tls }).then_some(door)
+    }
+}
+
+/// First byte of a client by RTMP (Adobe RTMP 1.0 section 5.2.2).
+const RTMP_VERSION: u8 = 3;
 
 /// A connection that was accepted, and nothing read from it.
 #[derive(Debug)]
@@ -54,6 +107,16 @@ impl Entry {
             (Door::Http, true) => SocketKind::Https,
             (Door::Rtsp, false) => SocketKind::Rtsp,
             (Door::Rtsp, true) => SocketKind::Rtsps,
+            // The first of them stands for all.
+            (Door::Shared(doors), _) => doors.all().next().map_or(SocketKind::Http, Self::kind),
+        }
+    }
+
+    /// What they may have been for in another process: one of several at the address then.
+    fn kinds(self) -> Vec<SocketKind> {
+        match self.door {
+            Door::Shared(doors) => doors.all().map(Self::kind).collect(),
+            _ => vec![self.kind()],
         }
     }
 
@@ -63,6 +126,8 @@ impl Entry {
             Door::Http => settings.https_tls.as_ref(),
             // Neither offers protocols of HTTP.
             Door::Rtmp | Door::Rtsp => settings.rtmps_tls.as_ref(),
+            // The first byte says whether it is TLS.
+            Door::Shared(_) => None,
         }
         .filter(|_| self.tls)
     }
@@ -92,6 +157,14 @@ pub(crate) fn bind(
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a TLS address needs a certificate"));
         }
         for &address in wanted {
+            let doors = Doors::at(address, settings);
+            let is_shared = entry.door != Door::Rtsp && doors.all().count() > 1;
+            if is_shared && doors.all().next() != Some(entry) {
+                // The first of them has bound it.
+                bound.push(address);
+                continue;
+            }
+            let entry = if is_shared { Entry { door: Door::Shared(doors), tls: false } } else { entry };
             bound.push(bind_for_all(address, entry, &mut workers, shared)?);
         }
     }
@@ -110,8 +183,9 @@ fn bind_for_all(
     let bind = |address, shared| {
         TcpListener::bind(address, BindOptions { dual_stack: true, shared }).map_err(named(address))
     };
-    let inherited = shared.take_listeners(entry.kind(), wanted);
-    let mut inherited = inherited.into_iter().map(TcpListener::adopt);
+    let kinds = entry.kinds().into_iter();
+    let inherited = kinds.map(|kind| shared.take_listeners(kind, wanted)).find(|sockets| !sockets.is_empty());
+    let mut inherited = inherited.unwrap_or_default().into_iter().map(TcpListener::adopt);
     let mut taken = inherited.by_ref().take(workers.len()).collect::<io::Result<Vec<_>>>()?;
     // Of a process with more workers: what waits in their queues is accepted too.
     let further = inherited.collect::<io::Result<Vec<_>>>()?;
@@ -163,6 +237,28 @@ mod tests {
         let ports: Vec<_> = workers.iter().map(|listeners| listeners[0].1.local_addr().unwrap()).collect();
         assert_ne!(addresses.rtmp[0].port(), 0);
         assert_eq!(ports, vec![addresses.rtmp[0]; 3]);
+    }
+
+    #[test]
+    fn an_address_that_several_lists_name_is_bound_once_for_all_of_them() {
+        let free = std::net::TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).unwrap();
+        let mut settings = settings(free.port(), 2);
+        settings.http = settings.rtmp.clone();
+        let (addresses, workers) = bind(&settings, &mut SharedSockets::default()).unwrap();
+        assert_eq!((addresses.rtmp, addresses.http), (vec![free], vec![free]));
+        let doors = |listeners: &Listeners| listeners.iter().map(|(entry, _)| entry.door).collect::<Vec<_>>();
+        let both = Doors { rtmp: true, http: true, ..Doors::default() };
+        assert!(workers.iter().all(|listeners| doors(listeners) == [Door::Shared(both)]));
+        let cases = [
+            (3, false, Some(Door::Rtmp)),
+            (b'G', false, Some(Door::Http)),
+            (0, false, Some(Door::Http)), // which refuses it
+            (3, true, None),
+            (b'G', true, None),
+        ];
+        for (first, tls, expected) in cases {
+            assert_eq!(both.spoken(first, tls), expected, "{first} {tls}");
+        }
     }
 
     #[test]

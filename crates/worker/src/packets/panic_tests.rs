@@ -64,8 +64,8 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
             let worker = WorkerIndex::at(index);
             let (notices, noted) = mpsc::unbounded_channel();
             let clock = WallClock { at: Clock::now(), ntp: rtp::rtcp::NtpTime(0) };
-            let packets =
-                Packets::new(worker, settings.workers, sockets, &settings.rtc, clock, notices).expect("a worker's part");
+            let packets = Packets::new(worker, settings.workers, sockets, &settings.rtc, clock, notices)
+                .expect("a worker's part");
             let ctx = Context::new(
                 worker,
                 Arc::clone(&live),

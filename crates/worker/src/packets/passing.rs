@@ -336,7 +336,11 @@ impl Packets {
     }
 
     /// Whose an unclaimed connection is by what it brings, if that is another worker.
-    pub(super) fn owner_of_connection(&self, session: Option<PeerId>, datagram: &[u8]) -> Option<WorkerIndex> {
+    pub(super) fn owner_of_connection(
+        &self,
+        session: Option<PeerId>,
+        datagram: &[u8],
+    ) -> Option<WorkerIndex> {
         let passing = self.passing.as_ref().filter(|_| session.is_none())?;
         passing.named(datagram)
     }

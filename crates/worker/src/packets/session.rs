@@ -12,8 +12,8 @@ use rtp::payload::MediaKind;
 use sfu::{Pacer, ViewerId};
 use srtp::{InboundContext, OutboundContext};
 
-use crate::ids::{IceTcpId, PacketStreamId, PortId};
 use super::signal::HELD_MS;
+use crate::ids::{IceTcpId, PacketStreamId, PortId};
 use crate::net::udp_port::PEERS_PER_SESSION;
 use crate::registry::{Epoch, PublishedTracks};
 use worker_api::AddressSlot;

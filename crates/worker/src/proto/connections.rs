@@ -22,7 +22,7 @@ use super::session::{HttpHead, Media, PendingClaim, Rtmp, Session, State};
 use super::websocket::{self, ClientInput};
 use crate::context::{Context, READ_BYTES};
 use crate::frames::stream::{Format, write_end};
-use crate::ids::{ConnId, Table};
+use crate::ids::{ConnId, Table, TableId};
 use crate::net::connection::{Connection, ReadOutcome};
 use crate::net::listen::{Accepted, Door};
 use crate::net::{Interest, Readiness, Token};
@@ -37,6 +37,8 @@ use worker_api::{EndReason, Refused};
 pub(crate) const COMMAND_READ_BYTES: usize = 16 << 10;
 /// Silence after which the kernel asks a peer whether it is still there.
 const KEEPALIVE: Duration = Duration::from_secs(60);
+/// First byte of TLS: the record type of a handshake (RFC 8446 section 5.1).
+const TLS_HANDSHAKE: u8 = 0x16;
 /// Time a session has to take its last bytes, milliseconds.
 pub(crate) const LINGER_MS: u64 = 2_000;
 /// Time after which a publisher whose stream was taken is looked at again, milliseconds: an encoder that
@@ -152,18 +154,10 @@ impl Connections {
             Err(error) => return tracing::error!(%error, "no TLS session"),
         };
         let (state, protocol) = match entry.door {
-            Door::Rtmp => {
-                // Random bytes of a handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only
-                // different.
-                let seed = RandomState::new().hash_one(());
-                let machine = ServerSession::new(&self.rtmp_config, seed);
-                let rtmp = Rtmp { machine, app: String::new(), query: String::new(), token: None };
-                (State::Rtmp(Box::new(rtmp)), if entry.tls { Protocol::Rtmps } else { Protocol::Rtmp })
-            }
-            Door::Http => {
-                let protocol = if entry.tls { Protocol::HttpsFlv } else { Protocol::HttpFlv };
-                (State::HttpHead(Box::default()), protocol)
-            }
+            Door::Rtmp => rtmp_state(&self.rtmp_config, entry.tls),
+            Door::Http => http_state(entry.tls),
+            // What is listed of it before it has said anything.
+            Door::Shared(doors) => (State::Undecided(doors), Protocol::HttpFlv),
             Door::Rtsp => {
                 let Some(pending) = ctx.rtsp_pending.take(address.ip()) else {
                     ctx.counters.refused_full += 1;
@@ -299,6 +293,23 @@ impl Connections {
         assert_ne!(self.defect, Some(conn), "a defect, planted");
         let Some(session) = self.sessions.get_mut(conn) else { return Read::Nothing };
         let Some(connection) = &mut session.connection else { return Read::Frames };
+        if let State::Undecided(doors) = session.state
+            && !connection.is_tls()
+            && let Some(config) = doors.tls_config(&ctx.settings)
+        {
+            match connection.socket().first_byte() {
+                Ok(Some(TLS_HANDSHAKE)) => {
+                    if let Err(error) = connection.begin_tls(config) {
+                        tracing::error!(%error, "no TLS session");
+                        return Read::Over(EndReason::TlsFailed);
+                    }
+                }
+                // What comes of it is seen when it is read.
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Read::Nothing,
+                Err(_) => return Read::Over(EndReason::ConnectionFailed),
+            }
+        }
         // Only publishers have much to say. What answers to the rest of it would take is bounded by this.
         let is_publisher = matches!(session.media, Media::Publish(_) | Media::PublishPackets(_));
         let most = if is_publisher || connection.is_tls() { READ_BYTES } else { COMMAND_READ_BYTES };
@@ -318,6 +329,21 @@ impl Connections {
         self.columns.received(conn, bytes as u64);
         ctx.counters.bytes_in += bytes as u64;
         ctx.load.bytes_in += bytes as u64;
+        if let State::Undecided(doors) = session.state
+            && let Some(&first) = ctx.read_buffer[..bytes].first()
+        {
+            let tls = connection.is_tls();
+            let protocol;
+            (session.state, protocol) = match doors.spoken(first, tls) {
+                Some(Door::Rtmp) => rtmp_state(&self.rtmp_config, tls),
+                Some(_) => http_state(tls),
+                None => {
+                    ctx.counters.protocol_errors += 1;
+                    return Read::Over(EndReason::Protocol("nobody here speaks this protocol"));
+                }
+            };
+            self.columns.stats.protocol[conn.index()] = protocol;
+        }
         let ends = session.handle_input(&ctx.read_buffer[..bytes]);
         let to_end = session.peer_closed;
         if more && !to_end {
@@ -382,7 +408,12 @@ impl Connections {
                 }
             }
             State::Rtsp(_) => Some(ClientRequest::Rtsp(self.next_of_rtsp(conn)?)),
-            State::HttpBody | State::WebSocket(_) | State::Internal(_) | State::Tap | State::Srt(_) => None,
+            State::Undecided(_)
+            | State::HttpBody
+            | State::WebSocket(_)
+            | State::Internal(_)
+            | State::Tap
+            | State::Srt(_) => None,
         }
     }
 
@@ -478,7 +509,8 @@ impl Connections {
             // 1001: the endpoint is going away (RFC 6455 section 7.4.1).
             State::WebSocket(_) => websocket::write_close(&mut session.pending.bytes, 1001, reason.text()),
             // RTSP has no word for it: the connection closes, and the session with it.
-            State::HttpHead(_)
+            State::Undecided(_)
+            | State::HttpHead(_)
             | State::HttpBody
             | State::Internal(_)
             | State::Tap
@@ -513,7 +545,7 @@ impl Session {
                 head.bytes.extend_from_slice(input);
                 None
             }
-            State::HttpBody | State::Internal(_) | State::Tap | State::Srt(_) => None,
+            State::Undecided(_) | State::HttpBody | State::Internal(_) | State::Tap | State::Srt(_) => None,
             State::Rtsp(link) => {
                 link.machine.handle_input(input);
                 None
@@ -536,6 +568,20 @@ impl Session {
             self.pending.bytes.append(output);
         }
     }
+}
+
+/// What a client by RTMP begins with.
+fn rtmp_state(config: &ServerConfig, tls: bool) -> (State, Protocol) {
+    // Random bytes of a handshake need not be secret (Adobe RTMP 1.0 section 5.2.3), only different.
+    let seed = RandomState::new().hash_one(());
+    let machine = ServerSession::new(config, seed);
+    let rtmp = Rtmp { machine, app: String::new(), query: String::new(), token: None };
+    (State::Rtmp(Box::new(rtmp)), if tls { Protocol::Rtmps } else { Protocol::Rtmp })
+}
+
+/// What a client by HTTP begins with.
+fn http_state(tls: bool) -> (State, Protocol) {
+    (State::HttpHead(Box::default()), if tls { Protocol::HttpsFlv } else { Protocol::HttpFlv })
 }
 
 /// What RTMP may take of a client. One message of audio and one of video may be unfinished at a time.

@@ -12,6 +12,7 @@ use rtmp::server::ServerSession;
 
 use crate::ids::{ConnId, FrameStreamId, PacketStreamId, TapId};
 use crate::net::connection::Connection;
+use crate::net::listen::Doors;
 use crate::proto::websocket::ClientFrames;
 use crate::registry::Epoch;
 use crate::rtsp::RtspLink;
@@ -70,6 +71,8 @@ pub(crate) struct Session {
 /// What the connection speaks.
 #[derive(Debug)]
 pub(crate) enum State {
+    /// Nothing yet, and one of these.
+    Undecided(Doors),
     /// RTMP.
     Rtmp(Box<Rtmp>),
     /// HTTP, before the request head is complete. Boxed: a player that reads has none.

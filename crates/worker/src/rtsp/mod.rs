@@ -127,7 +127,7 @@ impl Rtsp {
     /// With these sockets.
     pub(crate) fn new(sockets: SocketPairs, settings: &RtspSettings) -> io::Result<Self> {
         let pair = |(rtp, rtcp)| {
-            let port = |socket| DatagramPort::new(socket, settings.udp_backend);
+            let port = |socket| DatagramPort::new(socket, settings.udp_backend, false);
             Ok(PortPair { ports: [port(rtp)?, port(rtcp)?] })
         };
         Ok(Self {

@@ -110,7 +110,7 @@ impl Srt {
         settings: &SrtSettings,
         shared: Arc<SrtShared>,
     ) -> io::Result<Self> {
-        let ports = sockets.into_iter().map(|socket| DatagramPort::new(socket, settings.udp_backend));
+        let ports = sockets.into_iter().map(|socket| DatagramPort::new(socket, settings.udp_backend, true));
         Ok(Self {
             ports: ports.collect::<io::Result<_>>()?,
             by_socket: HashMap::new(),

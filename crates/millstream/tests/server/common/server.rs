@@ -350,6 +350,9 @@ fn flags(workers: u32, config: &str) -> Vec<(&'static str, String)> {
         .chain(http)
         .chain(tls)
         .chain(rtc);
+    // A configuration that has its own addresses says so first thing in a section.
+    let is_own = |key: &str| config.contains(&format!("[{}]\nlisten", key.trim_end_matches(".listen")));
+    let listen = listen.filter(|key| !is_own(key));
     let listen = listen.map(|key| (*key, "127.0.0.1:0".to_owned()));
     // Tests have the machine together, and debug builds are slow: what one worker has to do for a second or two
     // says nothing.

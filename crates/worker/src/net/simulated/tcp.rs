@@ -18,6 +18,11 @@ impl TcpSocket {
         self.0.local_addr()
     }
 
+    /// Ports of a simulation have one protocol each.
+    pub(crate) fn first_byte(&self) -> io::Result<Option<u8>> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Written bytes leave at once anyway.
     pub(crate) fn set_nodelay(&self) -> io::Result<()> {
         Ok(())

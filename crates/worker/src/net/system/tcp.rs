@@ -17,6 +17,12 @@ impl TcpSocket {
         self.0.local_addr()
     }
 
+    /// The first byte that waits to be read, which stays there; `None` at the peer's end.
+    pub(crate) fn first_byte(&self) -> io::Result<Option<u8>> {
+        let mut byte = [0];
+        Ok((self.0.peek(&mut byte)? > 0).then_some(byte[0]))
+    }
+
     /// Sends what is written at once: what can be merged is merged before.
     pub(crate) fn set_nodelay(&self) -> io::Result<()> {
         self.0.set_nodelay(true)

@@ -113,9 +113,11 @@ mod tests {
         let at = first.local_addr().unwrap();
         let second = shared(at.port());
         // "Return 1": all is for the second socket.
-        let mut program = [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 1 }];
+        let mut program =
+            [libc::sock_filter { code: (libc::BPF_RET | libc::BPF_K) as u16, jt: 0, jf: 0, k: 1 }];
         let program = libc::sock_fprog { len: 1, filter: program.as_mut_ptr() };
-        nix::sys::socket::setsockopt(&first, nix::sys::socket::sockopt::AttachReusePortCbpf, &program).unwrap();
+        nix::sys::socket::setsockopt(&first, nix::sys::socket::sockopt::AttachReusePortCbpf, &program)
+            .unwrap();
         let _twins = [&first, &second].map(|socket| open(&SockRef::from(socket), true).unwrap());
         let peer = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         peer.send_to(b"to the second", at).unwrap();
