@@ -62,7 +62,8 @@ section! {
     /// HTTP: FLV and WebSocket-FLV, the management API, metrics and the console.
     Http = "http" {
         /// Addresses for HTTP. `*` means every IPv4 and IPv6 address. Port 0 picks a free port. An
-        /// empty list turns HTTP off.
+        /// empty list turns HTTP off. `rtmp.listen`, `rtmps.listen`, `http.listen` and `https.listen`
+        /// may name the same address: the first bytes of a connection say what it is.
         listen: Listen = Listen::everywhere(8080),
         cost "One listening socket per address and worker.";
 

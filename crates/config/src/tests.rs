@@ -133,6 +133,8 @@ fn webrtc_has_servers_addresses_and_a_back_end() {
     assert_eq!((rtc.udp_backend, rtc.af_xdp_interface.as_deref()), (UdpBackend::AfXdp, Some("eth0")));
     let off = resolved("[rtc]\nudp_listen = []\n").worker.rtc;
     assert!(off.udp.is_empty() && off.tcp.is_empty(), "without UDP there is no TCP either");
+    let last = "[server]\nworkers = 2\n[rtc]\nsingle_port = true\nudp_listen = \"*:65535\"\n";
+    assert!(resolved(last).worker.rtc.single_port, "all workers have room at the last port");
     let flags = section_keys().iter().map(Key::flag).collect::<Vec<_>>();
     assert!(flags.contains(&"udp-backend".to_owned()) && flags.contains(&"rtc-udp-listen".to_owned()));
 }

@@ -91,6 +91,7 @@ fn ports(resolved: &Resolved) -> Vec<Port> {
             .collect()
     };
     let shared = || vec![0];
+    let rtc = || if worker.rtc.single_port { shared() } else { own(1, 1) };
     let moq = resolved.moq.as_ref().map_or(&[][..], |moq| &moq.listen);
     let nodes = resolved.cluster.as_ref().map_or(&[][..], |cluster| &cluster.listen);
     let relay: Vec<SocketAddr> = worker.relay.iter().map(|relay| relay.listen).collect();
@@ -101,8 +102,8 @@ fn ports(resolved: &Resolved) -> Vec<Port> {
         ("https.listen", tcp, &worker.https, shared()),
         ("rtsp.listen", tcp, &worker.rtsp.listen, shared()),
         ("rtsps.listen", tcp, &worker.rtsp.tls_listen, shared()),
-        ("rtc.tcp_listen", tcp, &worker.rtc.tcp, own(1, 1)),
-        ("rtc.udp_listen", udp, &worker.rtc.udp, own(1, 1)),
+        ("rtc.tcp_listen", tcp, &worker.rtc.tcp, rtc()),
+        ("rtc.udp_listen", udp, &worker.rtc.udp, rtc()),
         ("rtsp.udp_listen", udp, &worker.rtsp.udp, own(2, 2)),
         ("srt.listen", udp, &worker.srt.listen, shared()),
         ("moq.listen", udp, moq, shared()),
@@ -166,6 +167,9 @@ mod tests {
         );
         assert_eq!(of(&wanted, "rtmp.listen"), ["tcp 1935"]);
         assert!(of(&wanted, "https.listen").is_empty(), "there is no certificate");
+        let shared = wanted_by(&[("server.workers", "3"), ("rtc.single_port", "true")]);
+        assert_eq!(of(&shared, "rtc.udp_listen"), ["udp 8189"]);
+        assert_eq!(of(&shared, "rtc.tcp_listen"), ["tcp 8189"]);
     }
 
     #[test]

@@ -71,6 +71,7 @@ fn of_tcp(settings: &WorkerSettings, socket: TcpListener) -> Found {
     ];
     let address = socket.local_addr().map_err(|error| error.to_string())?;
     let kind = kind_at(&lists, address, "TCP")?;
+    check_shared(settings, kind, address)?;
     Ok((kind, address, socket.into()))
 }
 
@@ -81,7 +82,18 @@ fn of_udp(settings: &WorkerSettings, socket: UdpSocket) -> Found {
         return Err(format!("UDP at {address}: answers have to leave from one address, name each"));
     }
     let kind = kind_at(&lists, address, "UDP")?;
+    check_shared(settings, kind, address)?;
     Ok((kind, address, socket.into()))
+}
+
+/// A port that all workers share takes a socket for each, bound in their order.
+fn check_shared(settings: &WorkerSettings, kind: SocketKind, address: SocketAddr) -> Result<(), String> {
+    match kind {
+        SocketKind::RtcUdp | SocketKind::RtcTcp if settings.rtc.single_port => {
+            Err(format!("`rtc.single_port` has {address} bound by the server itself, not by its supervisor"))
+        }
+        _ => Ok(()),
+    }
 }
 
 fn kind_at(

@@ -8,7 +8,7 @@
 //! The kernel runs [`program`] for each datagram (`SO_ATTACH_REUSEPORT_CBPF`, `socket(7)`), which needs no
 //! rights. Nothing in DTLS and SRTP is of this server's choosing, so their addresses decide, and the worker
 //! that an address leads to passes on what is another's (`packets/passing.rs`). [`worker_of`] says which one
-//! that is, by the same arithmetic. The reasons are in docs/decisions/0059-one-port.md.
+//! that is, by the same arithmetic. The reasons are in docs/decisions/0060-one-port.md.
 
 use std::net::{IpAddr, SocketAddr};
 

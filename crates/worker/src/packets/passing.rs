@@ -377,3 +377,117 @@ impl Packets {
         self.forward(ctx);
     }
 }
+
+#[cfg(all(test, not(feature = "simulated")))]
+mod tests {
+    use rtc_test::stun::{Check, REQUEST, USERNAME, Writer, transaction};
+
+    use super::*;
+    use crate::event_loop::Worker;
+    use crate::packets::panic_tests::workers;
+    use worker_api::settings::{RtcSettings, WorkerSettings};
+
+    const WORKERS: usize = 3;
+    const PORT: PortId = PortId(0);
+
+    /// The first of several workers that share a port.
+    fn first() -> Worker {
+        let rtc = RtcSettings { single_port: true, ..RtcSettings::default() };
+        let settings = WorkerSettings { rtc, ..WorkerSettings::default() };
+        workers(settings, (0..WORKERS).map(|_| Vec::new()).collect()).remove(0).0
+    }
+
+    /// An address that leads to the first worker.
+    fn address() -> SocketAddr {
+        let mut all = (1..u16::MAX).map(|port| SocketAddr::from(([192, 0, 2, 1], port)));
+        all.find(|address| steer::worker_of(*address, WORKERS).index() == 0).expect("a third of them")
+    }
+
+    fn arrives(worker: &mut Worker, remote: SocketAddr, mut datagram: Vec<u8>) {
+        let path = Path::udp(worker.packets.sockets.ports[PORT].local, remote);
+        let route = Route::Udp { port: PORT, remote };
+        worker.packets.datagram(&mut worker.ctx, route, path, &mut datagram);
+    }
+
+    /// Datagrams that wait to be passed on to a worker.
+    fn waiting(worker: &Worker, to: usize) -> usize {
+        worker.packets.passing.as_ref().expect("it shares").outgoing[to].datagrams.each.len()
+    }
+
+    fn bound(worker: &mut Worker, from: usize, remote: SocketAddr) -> bool {
+        let bound = Passed::Bound { port: PORT, remote };
+        worker.packets.take_passed(&mut worker.ctx, WorkerIndex::at(from), bound);
+        let outgoing = &mut worker.packets.passing.as_mut().expect("it shares").outgoing[from];
+        !outgoing.notes.drain(..).any(|note| matches!(note, Passed::Refused { .. }))
+    }
+
+    #[test]
+    fn requests_of_strangers_are_passed_on_few_in_a_turn_and_only_to_workers_that_exist() {
+        let mut worker = first();
+        let name = |worker| [&worker_api::rtc::ufrag_prefix(worker)[..], b"abcdefgh:x"].concat();
+        for number in 0..200 {
+            for named in [1, WORKERS] {
+                let request = Writer::new(REQUEST, transaction(number)).attribute(USERNAME, &name(named));
+                arrives(&mut worker, address(), request.integrity("password").fingerprint().0);
+            }
+            let own = Check::new("AAAabcdefgh:x", "password", transaction(number));
+            arrives(&mut worker, address(), own.bytes());
+        }
+        let counters = worker.packets.counters;
+        assert_eq!((waiting(&worker, 1), counters.passed_on_dropped), (REQUESTS_MAX, 200 - REQUESTS_MAX as u64));
+        assert_eq!(counters.unknown_source, 400, "of no worker, and of no session of this one");
+        worker.packets.pass_on(&mut worker.ctx);
+        assert_eq!((waiting(&worker, 1), worker.packets.counters.passed_on), (0, REQUESTS_MAX as u64));
+    }
+
+    #[test]
+    fn a_full_ring_drops_datagrams_and_no_word_of_addresses() {
+        let mut worker = first();
+        assert!(bound(&mut worker, 1, address()));
+        for _ in 0..100 {
+            arrives(&mut worker, address(), vec![0x80, 96, 0, 1]);
+            worker.packets.pass_on(&mut worker.ctx);
+        }
+        let counters = worker.packets.counters;
+        assert_eq!(counters.passed_on + counters.passed_on_dropped, 100);
+        assert!(counters.passed_on > 10 && counters.passed_on_dropped > 10, "{counters:?}");
+    }
+
+    #[test]
+    fn an_address_stays_with_the_session_that_is_heard_from_there() {
+        let mut worker = first();
+        assert!(bound(&mut worker, 1, address()));
+        assert!(bound(&mut worker, 1, address()), "its own worker says it again");
+        worker.ctx.now_ms += HELD_MS - 1;
+        arrives(&mut worker, address(), vec![0x80, 200, 0, 1]);
+        worker.ctx.now_ms += HELD_MS - 1;
+        assert!(!bound(&mut worker, 2, address()));
+        worker.ctx.now_ms += 1;
+        assert!(bound(&mut worker, 2, address()), "nothing has come for too long");
+        let gone = Passed::Unbound { port: PORT, remote: address() };
+        worker.packets.take_passed(&mut worker.ctx, WorkerIndex::at(1), gone);
+        arrives(&mut worker, address(), vec![0x80, 96, 0, 1]);
+        assert_eq!((waiting(&worker, 1), waiting(&worker, 2)), (1, 1), "it was no longer the first one's");
+    }
+
+    #[test]
+    fn a_handshake_that_is_quicker_than_the_word_waits_for_it() {
+        let mut worker = first();
+        let hello = vec![22, 254, 253, 0];
+        arrives(&mut worker, address(), hello.clone());
+        assert!(bound(&mut worker, 2, address()));
+        assert_eq!(waiting(&worker, 2), 1);
+        // Not long, and not any number of them.
+        let mut worker = first();
+        arrives(&mut worker, address(), hello.clone());
+        worker.ctx.now_ms += EARLY_MS;
+        assert!(bound(&mut worker, 2, address()));
+        assert_eq!(waiting(&worker, 2), 0);
+        let mut worker = first();
+        for _ in 0..2 * EARLY_MAX {
+            arrives(&mut worker, address(), hello.clone());
+        }
+        assert!(bound(&mut worker, 2, address()));
+        assert_eq!(waiting(&worker, 2), EARLY_MAX);
+    }
+}
