@@ -28,7 +28,7 @@ use sfu::{KeyFrameRequest, LayersReport, LayersWanted, Outputs, Packet, TrackInd
 use crate::fullness::{Fullness, Gauges};
 use crate::ids::{TableId, WorkerIndex};
 use crate::net::listen::Accepted;
-use crate::packets::passing::Passed;
+use crate::net::passed::Passed;
 use crate::placement;
 use crate::registry::{Epoch, Lane, PublishedTracks, StreamId};
 

@@ -39,6 +39,7 @@ pub(crate) mod contract;
 pub(crate) mod datagram_port;
 pub(crate) mod ice_tcp;
 pub(crate) mod listen;
+pub(crate) mod passed;
 mod readiness;
 pub(crate) mod relay_port;
 mod shared_port;

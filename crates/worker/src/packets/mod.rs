@@ -14,7 +14,7 @@ mod forward;
 pub(crate) mod inputs;
 mod layers;
 mod lifecycle;
-pub(crate) mod passing;
+mod passing;
 mod receive;
 mod report;
 pub(crate) mod session;

@@ -21,10 +21,10 @@ use rtc::demux::{self, Kind};
 use rtc::tcp_framing::Deframer;
 
 use super::Packets;
-use super::session::{Route, Session};
-use super::signal::HELD_MS;
+use super::session::{HELD_MS, Route, Session};
 use crate::context::Context;
 use crate::ids::{PeerId, PortId, TableId, WorkerIndex};
+use crate::net::passed::{Connection, Datagrams, Passed};
 use crate::net::{Interest, TcpSocket, Token, steer};
 use worker_api::rtc::worker_of_ufrag;
 use worker_api::settings::RtcSettings;
@@ -39,43 +39,6 @@ const MESSAGES_MAX: usize = 16;
 /// handshake may be quicker than the word.
 const EARLY_MAX: usize = 64;
 const EARLY_MS: u64 = 200;
-
-/// What one worker passes on to another.
-#[derive(Debug)]
-pub(crate) enum Passed {
-    /// Datagrams of its sessions.
-    Datagrams(Box<Datagrams>),
-    /// A connection of ICE-TCP for one of its sessions.
-    Connection(Box<Connection>),
-    /// One of the sender's sessions is heard from this address, which leads to the receiver.
-    Bound { port: PortId, remote: SocketAddr },
-    /// No longer.
-    Unbound { port: PortId, remote: SocketAddr },
-    /// To the sender of [`Passed::Bound`]: the address is another session's.
-    Refused { port: PortId, remote: SocketAddr },
-}
-
-/// Datagrams one behind the other.
-#[derive(Debug, Default)]
-pub(crate) struct Datagrams {
-    bytes: Vec<u8>,
-    /// Of each the port that it came to, where it is from, and its length.
-    each: Vec<(PortId, SocketAddr, usize)>,
-}
-
-/// A connection, and what was read from it.
-pub(crate) struct Connection {
-    socket: TcpSocket,
-    path: Path,
-    first: Vec<u8>,
-    deframer: Deframer,
-}
-
-impl std::fmt::Debug for Connection {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Connection").field("path", &self.path).finish_non_exhaustive()
-    }
-}
 
 /// Whose an address is that leads here.
 #[derive(Debug, Clone, Copy)]
@@ -434,7 +397,10 @@ mod tests {
             arrives(&mut worker, address(), own.bytes());
         }
         let counters = worker.packets.counters;
-        assert_eq!((waiting(&worker, 1), counters.passed_on_dropped), (REQUESTS_MAX, 200 - REQUESTS_MAX as u64));
+        assert_eq!(
+            (waiting(&worker, 1), counters.passed_on_dropped),
+            (REQUESTS_MAX, 200 - REQUESTS_MAX as u64)
+        );
         assert_eq!(counters.unknown_source, 400, "of no worker, and of no session of this one");
         worker.packets.pass_on(&mut worker.ctx);
         assert_eq!((waiting(&worker, 1), worker.packets.counters.passed_on), (0, REQUESTS_MAX as u64));

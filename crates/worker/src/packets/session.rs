@@ -12,7 +12,6 @@ use rtp::payload::MediaKind;
 use sfu::{Pacer, ViewerId};
 use srtp::{InboundContext, OutboundContext};
 
-use super::signal::HELD_MS;
 use crate::ids::{IceTcpId, PacketStreamId, PortId};
 use crate::net::udp_port::PEERS_PER_SESSION;
 use crate::registry::{Epoch, PublishedTracks};
@@ -22,6 +21,10 @@ use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{Protocol, SessionId};
 use worker_api::traces::SessionTrace;
 use worker_api::usage::Uses;
+
+/// How long after its last datagram a session keeps its address against another that proves to be there,
+/// milliseconds. Peers are heard from every few seconds: consent (RFC 7675 section 5.1) and reports.
+pub(super) const HELD_MS: u64 = 7_000;
 
 /// A WebRTC session: a transport, with the publications and subscriptions that use it.
 pub(crate) struct Session {

@@ -21,10 +21,6 @@ use worker_api::columns::NO_STREAM;
 use worker_api::rtc::RtcNotice;
 use worker_api::traces::Stage;
 
-/// How long after its last datagram a session keeps its address against another that proves to be there,
-/// milliseconds. Peers are heard from every few seconds: consent (RFC 7675 section 5.1) and reports.
-pub(super) const HELD_MS: u64 = 7_000;
-
 impl Packets {
     /// Takes from the peer what it has for us. To be called after everything that is done to it.
     pub(crate) fn drive(&mut self, ctx: &mut Context, peer: PeerId) {
