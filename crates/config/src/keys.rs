@@ -113,8 +113,8 @@ section! {
         /// where a firewall or a Kubernetes Service lets only one through. The kernel gives each
         /// datagram to a worker, and that passes on what is another's.
         single_port: bool = false,
-        cost "Of what clients send (a viewer little, a publisher its media) most crosses from one worker to \
-            another, which takes a few tenths of a microsecond a datagram. What is sent to them costs the same.";
+        cost "Of what clients send (a viewer little, a publisher its media) most crosses from one worker \
+            to another. What is sent to them costs the same.";
 
         /// Addresses announced to clients instead of the addresses of this machine, with the same
         /// ports: for servers behind a NAT that forwards the ports. Also list the local address if

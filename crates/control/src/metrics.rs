@@ -173,9 +173,9 @@ const WORKER_COUNTERS: &[Counter] = worker_counters! {
     rtc.unknown_source: "millstream_rtc_unknown_source_datagrams",
         "Datagrams from addresses no session has validated";
     rtc.passed_on: "millstream_rtc_passed_on_datagrams",
-        "Datagrams and ICE-TCP connections that came to another worker than their session's, on a shared port";
+        "Datagrams and ICE-TCP connections of a shared port passed on to the worker of their session";
     rtc.passed_on_dropped: "millstream_rtc_passed_on_dropped_datagrams",
-        "Those of them that were dropped because the ring to their worker was full";
+        "Those that were dropped, as the ring to their worker was full";
     rtc.signals_refused: "millstream_rtc_refused_signals", "STUN and DTLS datagrams that were refused";
     rtc.unauthentic: "millstream_rtc_unauthentic_packets", "Packets whose authentication failed";
     rtc.dropped: "millstream_rtc_dropped_packets",

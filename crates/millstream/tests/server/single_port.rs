@@ -1,5 +1,5 @@
-//! All workers share one port (`rtc.single_port`): sessions of each connect there by UDP and by TCP, go on when
-//! their address leads to another worker, and strangers change nothing.
+//! All workers share one port (`rtc.single_port`): sessions of each connect there by UDP and by TCP, go on
+//! when their address leads to another worker, and strangers change nothing.
 
 #![expect(clippy::disallowed_methods, reason = "clients in real time of a server in real time")]
 
@@ -218,8 +218,8 @@ fn what_names_no_worker_or_too_many_times_one_holds_nobody_up() {
     for round in 0..50_u64 {
         for (number, stranger) in strangers.iter().enumerate() {
             let id = transaction(round << 8 | number as u64);
-            // Of a worker that does not exist, of one that does, not ours; first and behind so many attributes
-            // that the kernel's program does not see it; DTLS, media and nothing at all.
+            // Of a worker that does not exist, of one that does, not ours; first and behind so many
+            // attributes that the kernel's program does not see it; DTLS, media and nothing at all.
             for name in ["PPPabcdefgh:x", "AAAabcdefgh:x", "AABabcdefgh:x", "+/+/abcdefgh:x"] {
                 stranger.send_to(&Check::new(name, &password, id).bytes(), at).expect("it is sent");
                 let mut hidden = rtc_test::stun::Writer::new(rtc_test::stun::REQUEST, id);

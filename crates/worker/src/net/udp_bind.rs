@@ -1,11 +1,11 @@
 //! UDP and TCP sockets of the workers for WebRTC.
 //!
 //! Each worker has ports of its own, so the kernel sorts datagrams by worker: the answer to an
-//! offer names the port. Or all share the ports (`shared_port.rs`). A wildcard address becomes one socket for each address of this host,
-//! because an ICE check has to be answered from the address it was sent to, which a socket for all
-//! addresses leaves to the routing table. TCP listens on the ports of UDP (RFC 6544), for networks
-//! that let no datagram through. All are bound before a worker starts: an address that is taken is
-//! an error at start.
+//! offer names the port. Or all share the ports (`shared_port.rs`). A wildcard address becomes one
+//! socket for each address of this host, because an ICE check has to be answered from the address
+//! it was sent to, which a socket for all addresses leaves to the routing table. TCP listens on the
+//! ports of UDP (RFC 6544), for networks that let no datagram through. All are bound before a
+//! worker starts: an address that is taken is an error at start.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

@@ -1,7 +1,7 @@
 //! A port that all workers share: what the kernel gave to this worker and is another's.
 //!
 //! ```text
-//! kernel ─▶ worker by address ─▶ not ours: whose? ─▶ ring ─▶ its worker ─▶ as if it had come there
+//! kernel ─▶ worker by address ─▶ not ours: whose? ─▶ ring ─▶ its worker, as if it had come there
 //! ```
 //!
 //! A session says where it is heard from to the worker that the address leads to (`net/steer.rs`), which then
@@ -31,7 +31,8 @@ use worker_api::settings::RtcSettings;
 
 /// Bytes of datagrams that go to a worker in one message, about.
 const MESSAGE_BYTES: usize = 64 << 10;
-/// STUN requests that are passed on to a worker in a turn: those that the kernel's program does not understand.
+/// STUN requests that are passed on to a worker in a turn: those that the kernel's program does not
+/// understand.
 const REQUESTS_MAX: usize = 64;
 /// Messages that are taken from each worker in a turn.
 const MESSAGES_MAX: usize = 16;
@@ -322,7 +323,7 @@ impl Packets {
             self.counters.passed_on += 1;
         } else {
             self.counters.passed_on_dropped += 1;
-            tracing::debug!(remote = %path.remote, "ICE-TCP connection closed: the ring to its worker is full");
+            tracing::debug!(remote = %path.remote, "ICE-TCP connection closed: the ring is full");
         }
     }
 
@@ -333,7 +334,7 @@ impl Packets {
             return tracing::warn!(%error, "ICE-TCP connection not registered");
         }
         if self.sockets.tcp.insert(socket, path.local, path.remote, ctx.now_ms).is_none() {
-            return tracing::debug!(remote = %path.remote, "ICE-TCP connection refused: too many that nobody claims");
+            return tracing::debug!(remote = %path.remote, "ICE-TCP connection refused: too many unclaimed");
         }
         self.datagram(ctx, Route::Tcp { connection: id, path }, path, &mut first);
         self.take_framed(ctx, id, path, deframer);
