@@ -16,6 +16,8 @@ const PLACES_FOR_ANSWERS: usize = 64;
 /// Load of a session before anything is known of those that a worker has, percent of a core: that of a player
 /// of 600 kbit/s in real time.
 const SESSION_PERCENT_LEAST: f32 = 0.04;
+/// So many sessions say what one costs, at least.
+const MEMBERS_TELLING: u32 = 20;
 /// What such a player gets, bytes per second.
 const SESSION_BYTES: u64 = 75_000;
 /// And one of sound alone.
@@ -52,7 +54,8 @@ impl Second {
     /// Load with those that have begun to publish or play since. What only connects costs next to nothing,
     /// and refuses nobody.
     fn percent_with(&self, joined: u32) -> f32 {
-        let each = self.load_percent / self.members.max(1) as f32;
+        // With few of them, what streams and their bridges cost would count as theirs.
+        let each = self.load_percent / self.members.max(MEMBERS_TELLING) as f32;
         self.load_percent + joined as f32 * each.clamp(SESSION_PERCENT_LEAST, 1.0)
     }
 
@@ -295,6 +298,15 @@ mod tests {
         let measured = fullness.read().measured();
         assert!((measured.load_percent - 90.0).abs() < 0.5, "{measured:?}");
         assert_eq!(measured.egress_bits_per_second, 900 * 80_000);
+    }
+
+    #[test]
+    fn a_bridge_for_one_player_is_not_what_the_next_ones_cost() {
+        let fullness = Fullness::default();
+        (0..2).for_each(|_| fullness.sample(second(4.0, 2)));
+        join(&fullness, 400);
+        let measured = fullness.read().measured();
+        assert!(measured.load_percent <= 84.5, "{measured:?}");
     }
 
     #[test]

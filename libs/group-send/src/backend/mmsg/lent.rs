@@ -141,7 +141,7 @@ impl Kernel for Lent<'_> {
         traffic_class(self.socket, is_ipv4)
     }
 
-    fn use_twin(&mut self, _caller: &SockRef<'_>) -> Result<(), String> {
+    fn use_twin(&mut self, _caller: &SockRef<'_>, _steered: bool) -> Result<(), String> {
         Err("the socket is lent for a call, and a twin stays".to_owned())
     }
 
