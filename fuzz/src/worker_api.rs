@@ -10,7 +10,7 @@ use worker_api::traces::Parent;
 pub type Check = fn(data: &[u8]);
 
 /// All checks, by the name of their target and corpus folder.
-pub const CHECKS: &[(&str, Check)] = 
+pub const CHECKS: &[(&str, Check)] =
     &[("stream_description", stream_description), ("traceparent", traceparent)];
 
 /// What another node says that it publishes.

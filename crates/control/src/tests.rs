@@ -158,7 +158,8 @@ fn context_of(
             Command::Kick { session, reply } => {
                 let _ = reply.send(workers[worker].sessions.iter().any(|known| known.id == session));
             }
-            Command::Drain { .. }
+            Command::Hold { .. }
+            | Command::Drain { .. }
             | Command::RtcOpen(_)
             | Command::RtcPatch { .. }
             | Command::RtcClose { .. }

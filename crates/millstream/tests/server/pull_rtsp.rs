@@ -199,8 +199,7 @@ fn cameras_that_lie_disturb_nothing() {
         "m=video 0 RTP/AVP 0\r\na=rtpmap:0 H265/1000000\r\na=fmtp:0 sprop-sps=AAAA\r\n",
         "m=video 0 RTP/AVP 0\r\na=rtpmap:0 AV1/90000\r\n",
     ];
-    let mut failures = 0;
-    for lie in media {
+    for (failures, lie) in (1..).zip(media) {
         let (mut socket, _) = camera.answer(&format!("{head}{lie}"));
         for sequence in 0..100 {
             // It may have left.
@@ -210,7 +209,6 @@ fn cameras_that_lie_disturb_nothing() {
             let _ = socket.write_all(&garbage);
         }
         drop(socket);
-        failures += 1;
         let pull = wait_for_pull(&server, "cam", "it has failed", |pull| {
             pull["failures"].as_u64() >= Some(failures) || pull["reconnects"].as_u64() >= Some(failures)
         });

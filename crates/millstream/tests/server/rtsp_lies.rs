@@ -20,8 +20,11 @@ fn with(text: &str, from: &str, value: &str) -> String {
     format!("{ahead}{from}{value}{}", &behind[end..])
 }
 
-/// What a description says, and what is true: none of it is what comes.
-const LIES: [(&str, fn(&str) -> String); 12] = [
+/// Makes a description say something else.
+type Lie = fn(&str) -> String;
+
+/// What a description says: none of it is what comes.
+const LIES: [(&str, Lie); 12] = [
     ("pictures at a clock rate of 8000", |text| with(text, "H264/", "8000")),
     ("pictures at a clock rate of 1000000", |text| with(text, "H264/", "1000000")),
     ("audio at a clock rate of 8000", |text| with(text, "MPEG4-GENERIC/", "8000")),
