@@ -178,8 +178,14 @@ mod tests {
         format!("printf '{octal}' >&0; ")
     }
 
+    /// Takes the first message, and says that it is prepared. What is left unread when a process ends resets
+    /// the connection, with what it has written.
     fn prepared(version: u32) -> String {
-        says(&ToOld::Prepared { version, release: "9.0.0".to_owned() })
+        let release = env!("CARGO_PKG_VERSION").to_owned();
+        let sockets = ToNew::Sockets(Sockets { version: VERSION, release, places: Vec::new() });
+        let bytes = 8 + rmp_serde::to_vec_named(&sockets).expect("written").len();
+        let prepared = says(&ToOld::Prepared { version, release: "9.0.0".to_owned() });
+        format!("head -c {bytes} <&0 > /dev/null; {prepared}")
     }
 
     #[test]
