@@ -112,19 +112,29 @@ pub fn srt_caller(data: &[u8]) {
             continue;
         };
         connection.send(now, &[0x47; 188]);
-        let _ = connection.handle_packet(now, &datagram);
-        connection.handle_timeout(now);
-        connection.deliver(now, |payload| assert!(payload.len() <= 1500));
-        let mut sent = 0;
-        while let Some(len) = connection.poll_transmit(now, &mut out) {
-            assert!(Packet::read(&out[..len]).is_ok());
-            sent += 1;
-        }
-        assert!(sent <= PACKETS_MAX + 64, "{sent}");
-        let status = connection.status(now);
-        for (packets, bytes, _) in [status.receive_buffer, status.send_buffer] {
-            assert!(packets <= PACKETS_MAX && bytes <= BYTES_MAX.max(PACKETS_MAX * (188 + 16)));
-        }
+        take(connection, now, &datagram);
+    }
+}
+
+/// A connection gets a datagram: what it sends can be read, and what it keeps is bounded.
+fn take(connection: &mut Connection, now: Instant, datagram: &[u8]) {
+    let mut out = [0; DATAGRAM_BYTES_MAX];
+    let _ = connection.handle_packet(now, datagram);
+    connection.handle_timeout(now);
+    connection.deliver(now, |payload| assert!(payload.len() <= 1500));
+    let mut sent = 0;
+    while let Some(len) = connection.poll_transmit(now, &mut out) {
+        assert!(Packet::read(&out[..len]).is_ok());
+        sent += 1;
+    }
+    // What one datagram has it send: all that waits, once, and some answers.
+    assert!(sent <= PACKETS_MAX + 64, "{sent}");
+    if let Some(due) = connection.next_timeout(now) {
+        assert!(due <= now + Duration::from_secs(10));
+    }
+    let status = connection.status(now);
+    for (packets, bytes, _) in [status.receive_buffer, status.send_buffer] {
+        assert!(packets <= PACKETS_MAX && bytes <= BYTES_MAX.max(PACKETS_MAX * (188 + 16)));
     }
 }
 
@@ -137,7 +147,6 @@ pub fn srt_connection(data: &[u8]) {
     let (sending, receiving) = pair(start, (options & 1 != 0).then_some(mode)).expect("both are ours");
     let mut connection = if options & 2 != 0 { sending } else { receiving };
     let mut now = start;
-    let mut out = [0; DATAGRAM_BYTES_MAX];
     while let Some(([ms, high, low], behind)) = rest.split_first_chunk() {
         now += Duration::from_millis(u64::from(*ms));
         let len = usize::from(u16::from_be_bytes([*high, *low])).min(behind.len()).min(1500);
@@ -149,23 +158,7 @@ pub fn srt_connection(data: &[u8]) {
         if let Some(place) = datagram.get_mut(12..16) {
             place.copy_from_slice(&connection.local().0.to_be_bytes());
         }
-        let _ = connection.handle_packet(now, &datagram);
-        connection.handle_timeout(now);
-        connection.deliver(now, |payload| assert!(payload.len() <= 1500));
-        let mut sent = 0;
-        while let Some(len) = connection.poll_transmit(now, &mut out) {
-            assert!(Packet::read(&out[..len]).is_ok());
-            sent += 1;
-        }
-        // What one datagram has it send: all that waits, once, and some answers.
-        assert!(sent <= PACKETS_MAX + 64, "{sent}");
-        if let Some(due) = connection.next_timeout(now) {
-            assert!(due <= now + Duration::from_secs(10));
-        }
-        let status = connection.status(now);
-        for (packets, bytes, _) in [status.receive_buffer, status.send_buffer] {
-            assert!(packets <= PACKETS_MAX && bytes <= BYTES_MAX.max(PACKETS_MAX * (188 + 16)));
-        }
+        take(&mut connection, now, &datagram);
     }
 }
 

@@ -93,7 +93,7 @@ class Build:
         if done.returncode != 0:
             raise Missing(f"{' '.join(map(str, command[:3]))}: {(done.stdout + done.stderr)[-2000:]}")
 
-    def library(self, name, list_source=None, flags=(), static_library=None):
+    def linked(self, name, list_source=None, flags=(), static_library=None):
         """The library with another list, or its own; the arguments that link a program with it."""
         place = self.folder / name
         place.mkdir(exist_ok=True)

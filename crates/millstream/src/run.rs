@@ -129,13 +129,13 @@ async fn begin_upgrade(running: &Running) -> Result<Successor, String> {
         workers.hold(HOLD, true).await
     };
     let _ = tokio::time::timeout(SETTLE_TIMEOUT, settled).await;
-    let told = tokio::task::spawn_blocking(move || successor.go().map(|()| successor)).await;
-    let told = told.unwrap_or_else(|error| Err(error.to_string()));
-    if told.is_err() {
+    let begun = tokio::task::spawn_blocking(move || successor.go().map(|()| successor)).await;
+    let begun = begun.unwrap_or_else(|error| Err(error.to_string()));
+    if begun.is_err() {
         // It ends by itself if a worker does not answer.
         let _ = workers.hold(Duration::ZERO, false).await;
     }
-    told
+    begun
 }
 
 /// Answers those who have asked and are still there.

@@ -501,12 +501,12 @@ impl Running {
             Some(mut successor) => {
                 let files = async {
                     files.await;
-                    let told = tokio::task::spawn_blocking(move || {
+                    let finished = tokio::task::spawn_blocking(move || {
                         drop(segments);
                         successor.finished();
                     });
-                    // It has said so if the other could not be told.
-                    let _ = told.await;
+                    // What failed is logged there.
+                    let _ = finished.await;
                 };
                 tokio::join!(files, drain_workers(&context, workers, deadline));
             }

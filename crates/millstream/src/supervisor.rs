@@ -1,5 +1,5 @@
-//! What systemd and its like are told, where one has started this process and wants to know (`NOTIFY_SOCKET`),
-//! and the sockets that it has bound for it (`LISTEN_FDS`).
+//! Notifies systemd, or another supervisor, if it asks for that (`NOTIFY_SOCKET`), and takes the sockets that
+//! it has bound for the server (`LISTEN_FDS`).
 
 use std::net::{SocketAddr, TcpListener, UdpSocket};
 use std::os::fd::OwnedFd;

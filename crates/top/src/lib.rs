@@ -17,6 +17,7 @@ mod format;
 pub mod health;
 mod history;
 mod once;
+mod order;
 pub mod reload;
 #[cfg(test)]
 mod sample;

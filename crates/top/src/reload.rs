@@ -6,19 +6,16 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use serde::Deserialize;
-use tungstenite::http::StatusCode;
 
-use crate::client::Failure;
+use crate::order::{Answer, Order};
 use crate::{ServerArgs, wire};
 
-/// Path of the request, below the base URL.
-const PATH: &str = "/api/v1/config/reload";
-/// How long the server may take: it waits for files, and for keys of signed tokens from elsewhere.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
-/// Exit code when the server refuses the configuration.
-const EXIT_REFUSED: u8 = 1;
-/// Exit code when the server was not asked or did not answer.
-const EXIT_NO_ANSWER: u8 = 2;
+const RELOAD: Order = Order {
+    command: "reload",
+    path: "/api/v1/config/reload",
+    // It waits for files, and for keys of signed tokens from elsewhere.
+    timeout: Duration::from_secs(60),
+};
 
 /// Options of `millstream reload`.
 #[derive(Debug, Clone, clap::Args)]
@@ -30,37 +27,23 @@ pub struct Args {
 
 /// Runs it. What has changed goes to standard output, errors to standard error.
 pub fn run(args: &Args) -> ExitCode {
-    let mut connector = args.server.connector().map_err(Failure::Refused);
-    if let Ok(connector) = &mut connector {
-        connector.timeout = ANSWER_TIMEOUT;
-    }
-    match connector.and_then(|connector| connector.ask("POST", PATH)) {
-        Ok((StatusCode::OK, body)) => match serde_json::from_slice::<Reloaded>(&body) {
+    match RELOAD.give(&args.server) {
+        Ok(Answer::Done(body)) => match serde_json::from_slice::<Reloaded>(&body) {
             Ok(reloaded) => {
                 // A closed pipe (`| head`) is not an error.
                 let _ = std::io::stdout().write_all(text(&reloaded).as_bytes());
                 ExitCode::SUCCESS
             }
-            Err(error) => fail(&format!("the answer cannot be read: {error}"), EXIT_NO_ANSWER),
+            Err(error) => RELOAD.no_answer(&format!("the answer cannot be read: {error}")),
         },
-        Ok((StatusCode::CONFLICT, body)) => {
+        Ok(Answer::Refused(body)) => {
             let refused = serde_json::from_slice::<Refused>(&body).unwrap_or_default();
             for error in &refused.errors {
                 eprintln!("millstream reload: {}", wire::printable(error));
             }
-            fail("nothing has changed", EXIT_REFUSED)
+            RELOAD.refused("nothing has changed")
         }
-        Ok((StatusCode::NOT_FOUND, _)) => {
-            fail("the server cannot be asked to reload; is it a Millstream?", EXIT_NO_ANSWER)
-        }
-        Ok((status, body)) => {
-            let failure = crate::client::refusal(status, &body, args.server.token().is_some());
-            let (Failure::Lost(reason) | Failure::Refused(reason)) = failure;
-            fail(&reason, EXIT_NO_ANSWER)
-        }
-        Err(Failure::Lost(reason) | Failure::Refused(reason)) => {
-            fail(&format!("{}: {reason}", args.server.url), EXIT_NO_ANSWER)
-        }
+        Err(code) => code,
     }
 }
 
@@ -96,11 +79,6 @@ fn text(reloaded: &Reloaded) -> String {
         let _ = writeln!(text, "{title}: {}", wire::printable(&list.join(", ")));
     }
     if text.is_empty() { "nothing has changed\n".to_owned() } else { text }
-}
-
-fn fail(error: &str, code: u8) -> ExitCode {
-    eprintln!("millstream reload: {error}");
-    ExitCode::from(code)
 }
 
 #[cfg(test)]

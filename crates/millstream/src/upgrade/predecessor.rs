@@ -51,8 +51,8 @@ impl Predecessor {
         let ToNew::Sockets(message) = message else {
             return Err("it does not begin with its sockets".to_owned());
         };
-        // A later release speaks the older version, which is that of the old server.
-        if !understands(message.version) && message.version < VERSION {
+        // With a server of a later version this one speaks its own, which that understands.
+        if message.version < VERSION && !understands(message.version) {
             return Err(format!(
                 "{} hands over by version {} of the messages, which {} does not understand",
                 message.release,
@@ -97,7 +97,7 @@ impl Predecessor {
     pub(crate) fn serving(&mut self) {
         // One that has ended meanwhile is not missed.
         if let Err(error) = self.channel.send(&ToOld::Serving, &[], SEND_TIMEOUT) {
-            tracing::warn!(%error, "the old server has ended before it was told that this one serves");
+            tracing::warn!(%error, "the old server has ended before it could know that this one serves");
         }
     }
 

@@ -20,7 +20,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a process that has closed its end may take to end.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// A server that was started to take over. One that was not told to go on ends with this value.
+/// A server that was started to take over. It is killed when this is dropped before it was let go.
 #[derive(Debug)]
 pub(crate) struct Successor {
     process: Child,
@@ -117,7 +117,7 @@ impl Successor {
     /// Tells it that directories are its own now.
     pub(crate) fn finished(&mut self) {
         if let Err(error) = self.channel.send(&ToNew::Finished, &[], SEND_TIMEOUT) {
-            tracing::warn!(%error, "the new server could not be told that recordings are closed");
+            tracing::warn!(%error, "the new server does not know that recordings are closed");
         }
     }
 }

@@ -24,7 +24,7 @@ use crate::srt_hostile::{call, rejected};
 const NO_MEMORY: &str = "[limits]\nmemory_bytes = 1\n";
 
 /// First line of the answer to a request by RTSP.
-fn ask_rtsp(server: &Server, request: &str) -> String {
+pub(crate) fn ask_rtsp(server: &Server, request: &str) -> String {
     let mut socket = TcpStream::connect(server.rtsp.expect("RTSP is on")).expect("a connection");
     socket.write_all(request.as_bytes()).expect("it is sent");
     let mut line = Vec::new();

@@ -61,7 +61,7 @@ fn a_caller_whose_conclusion_or_whose_answer_is_lost_is_let_in_once() {
     server.assert_healthy();
 }
 
-/// libsrt goes on repeating what was answered, until it hears of it.
+/// libsrt repeats its conclusion until an answer arrives.
 #[test]
 fn ffmpeg_whose_handshake_loses_both_publishes_and_plays() {
     let server = Server::start_workers(2, "");

@@ -1,9 +1,6 @@
 //! What one token, and one address, may use together: further sessions are refused by their protocols' own
 //! words, and who is there goes on.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
-
 use rtc::sdp::Direction;
 use rtp::payload::Codec;
 use serde_json::json;
@@ -15,6 +12,7 @@ use crate::common::http;
 use crate::common::rtc::{Client, Options};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
+use crate::overload::ask_rtsp;
 use crate::reload::reload;
 use crate::srt_hostile::{call, rejected};
 
@@ -29,16 +27,7 @@ fn refused(server: &Server, reason: &str) -> u64 {
 
 fn describe(server: &Server, token: &str) -> String {
     let url = server.rtsp_url(&format!("/live/mill?token={token}"));
-    let request = format!("DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n");
-    let mut socket = TcpStream::connect(server.rtsp.expect("RTSP is on")).expect("a connection");
-    socket.write_all(request.as_bytes()).expect("it is sent");
-    let mut line = Vec::new();
-    while !line.ends_with(b"\r\n") {
-        let mut byte = [0];
-        socket.read_exact(&mut byte).expect("an answer");
-        line.push(byte[0]);
-    }
-    String::from_utf8(line).expect("text").trim_end().to_owned()
+    ask_rtsp(server, &format!("DESCRIBE {url} RTSP/1.0\r\nCSeq: 1\r\nAccept: application/sdp\r\n\r\n"))
 }
 
 fn get(server: &Server, path: &str) -> http::Response {

@@ -67,7 +67,7 @@ fn another_process_serves_at_the_same_addresses() {
     let new = upgrade(&mut server);
     assert_ne!(new.0.as_raw(), server.pid() as i32);
     eventually("it is in the ports file", || (serving(&server)? == i64::from(new.0.as_raw())).then_some(()));
-    // The publisher was told, and comes back.
+    // The publisher is disconnected, and comes back.
     eventually("the connection to the old one is closed", || before.next_event().is_none().then_some(()));
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
     let mut player = RtmpClient::play(server.rtmp, "live/mill");

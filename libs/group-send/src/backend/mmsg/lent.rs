@@ -31,7 +31,7 @@ pub struct LentSender {
     pending: PendingErrors,
 }
 
-/// What the kernel is told with each datagram of a call.
+/// The flags that go to the kernel with each datagram of a call.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SendFlags {
     /// `MSG_CONFIRM` of `sendmsg(2)`: the recipient has answered lately, so that the kernel need not
