@@ -277,8 +277,8 @@ fn each_viewer_reconnects_once_when_all_nodes_are_restarted_one_after_the_other(
     let names = ["a", "b", "c"];
     let mut nodes = names.map(|name| cluster.spawn(name));
     nodes.iter().for_each(|node| wait_for_lines(node, "linked to a node", 2));
-    let by_flv = nodes.each_ref().map(|node| Viewer::start(node.http, watch_flv));
-    let by_webrtc = nodes.each_ref().map(|node| Viewer::start(node.http, watch_webrtc));
+    let by_flv = nodes.each_ref().map(|node| Viewer::start("FLV", node.http, watch_flv));
+    let by_webrtc = nodes.each_ref().map(|node| Viewer::start("WebRTC", node.http, watch_webrtc));
     let viewers = || by_flv.iter().zip(&by_webrtc).map(|(flv, webrtc)| [flv, webrtc]);
     let mut publisher = RtmpClient::publish(nodes[0].rtmp, "live/mill");
     let (tags, mut mark) = (sample_tags(), 1);
@@ -388,6 +388,7 @@ fn watch_webrtc(node: SocketAddr, is_over: &Arc<AtomicBool>) -> Option<Marks> {
 
 /// A viewer that connects again whenever it is disconnected.
 struct Viewer {
+    name: String,
     node: Arc<Mutex<SocketAddr>>,
     connections: Arc<AtomicUsize>,
     is_over: Arc<AtomicBool>,
@@ -395,11 +396,17 @@ struct Viewer {
 }
 
 impl Viewer {
-    fn start(node: SocketAddr, watch: fn(SocketAddr, &Arc<AtomicBool>) -> Option<Marks>) -> Self {
+    fn start(
+        protocol: &str,
+        node: SocketAddr,
+        watch: fn(SocketAddr, &Arc<AtomicBool>) -> Option<Marks>,
+    ) -> Self {
+        let name = format!("the viewer by {protocol} that began at {node}");
         let (seen, marks) = mpsc::channel();
         let node = Arc::new(Mutex::new(node));
         let (connections, is_over) = <(Arc<AtomicUsize>, Arc<AtomicBool>)>::default();
         let viewer = Self {
+            name,
             node: Arc::clone(&node),
             connections: connections.clone(),
             is_over: is_over.clone(),
@@ -430,7 +437,11 @@ impl Viewer {
     }
 
     fn wait_for(&self, mark: u8) {
-        while self.marks.recv_timeout(TIMEOUT).expect("the stream goes on") != mark {}
+        let mut seen = Vec::new();
+        while seen.last() != Some(&mark) {
+            let next = self.marks.recv_timeout(TIMEOUT);
+            seen.push(next.unwrap_or_else(|_| panic!("{} waits for {mark} and got {seen:?}", self.name)));
+        }
     }
 }
 

@@ -117,8 +117,12 @@ fn damaged() -> impl Strategy<Value = Vec<u8>> {
                 1 => bytes[at] ^= 1 << (value & 7),
                 2 => drop(bytes.drain(at..(at + usize::from(value)).min(bytes.len()))),
                 3 => drop(bytes.splice(at..at, vec![value; usize::from(value)])),
-                // The head of a packet.
-                4 => bytes[at / 188 * 188 + usize::from(value % 13)] = value,
+                // The head of a packet, of which earlier edits may have left a part.
+                4 => {
+                    if let Some(byte) = bytes.get_mut(at / 188 * 188 + usize::from(value % 13)) {
+                        *byte = value;
+                    }
+                }
                 _ => {
                     let packet = at / 188 * 188;
                     let copy = bytes[packet..(packet + 188).min(bytes.len())].to_vec();
