@@ -99,8 +99,10 @@ fn garbage_of_every_length_at_the_ports_for_nodes_changes_nothing_and_is_not_ans
 #[test]
 fn ten_thousand_streams_of_one_node_disturb_no_other() {
     let Some(cluster) = Cluster::start() else { return };
-    // The publisher says nothing while the streams are found, which takes a busy machine long.
-    let patient = "linger_ms = 300\n[limits]\npublisher_idle_timeout_ms = 600000";
+    // Neither publisher nor player does anything while the streams are found, which takes a busy machine
+    // long.
+    let patient = "linger_ms = 300\n[limits]\npublisher_idle_timeout_ms = 600000\n\
+        [stream]\nplayer_stall_timeout_ms = 600000";
     let [a, b] = ["a", "b"].map(|name| Server::start_workers(2, &cluster.config(name, patient)));
     wait_for_lines(&b, "linked to a node", 1);
     let tags = sample_tags();
