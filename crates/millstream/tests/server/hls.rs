@@ -455,14 +455,13 @@ fn ten_thousand_requests_that_block_are_all_answered_with_the_next_part() {
         text.contains("#EXT-X-PART:").then(|| blocking(&text, &video))
     });
     let before = server.resident_bytes();
-    let sockets: Vec<_> = (0..COUNT)
-        .map(|_| {
-            let mut socket = std::net::TcpStream::connect(server.http).expect("a connection");
-            let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
-            std::io::Write::write_all(&mut socket, request.as_bytes()).expect("sent");
-            socket
-        })
-        .collect();
+    // All are connected before the first one asks: a request waits for some seconds only.
+    let mut sockets: Vec<_> =
+        (0..COUNT).map(|_| std::net::TcpStream::connect(server.http).expect("a connection")).collect();
+    for socket in &mut sockets {
+        let request = format!("GET {path} HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n");
+        std::io::Write::write_all(socket, request.as_bytes()).expect("sent");
+    }
     // They wait: a request that does not is answered meanwhile.
     assert_eq!(get(&server, &video).status, 200);
     let grown = server.resident_bytes().saturating_sub(before);

@@ -41,7 +41,7 @@ fn answer(request: &Request) -> Reply {
 #[test]
 fn what_is_wrong_is_said_and_harms_nobody() {
     let web = Web::start(answer);
-    let config = format!("{LOCAL}stall_timeout_ms = 1500\n");
+    let config = format!("{LOCAL}stall_timeout_ms = 4000\n");
     let mut server = Server::spawn(&config);
     let cases = [
         ("endless", "the playlist has more than"),

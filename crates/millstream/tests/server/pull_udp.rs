@@ -131,8 +131,10 @@ fn a_sender_of_nothing_that_is_carried_is_named_also_where_the_stream_was_live()
         }
         let before = server.api("/api/v1/pulls/live/copy")["failures"].clone();
         let sender = send(1, &["-an", "-c:v", "mpeg2video", "-f", "mpegts"], &url);
-        let pull = wait_for_pull(&server, "copy", "a complaint", |pull| pull["failures"] != before);
-        assert_eq!(pull["last_error"], reason, "{begins_live}");
+        // On a busy machine the sender may come so late that its silence is spoken of first.
+        wait_for_pull(&server, "copy", reason, |pull| {
+            pull["failures"] != before && pull["last_error"] == reason
+        });
         server.wait_for_publisher("live/copy", false);
         drop(sender);
     }

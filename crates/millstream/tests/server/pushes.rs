@@ -197,8 +197,10 @@ fn rtsp_servers_that_refuse_hang_or_say_nonsense_are_retried_with_a_reason() {
     ];
     for (answers, reason) in cases {
         let (url, serving) = rtsp_server(answers);
+        // There is no second attempt before the reason of the first one is read.
         let config = format!(
-            "{LOCAL}connect_timeout_ms = 1000\n[[push]]\nstream = \"live/*\"\nurl = \"{}\"\n",
+            "[sources]\nallow_private_addresses = true\nretry_min_ms = 600000\nretry_max_ms = 600000\n\
+            connect_timeout_ms = 1000\n[[push]]\nstream = \"live/*\"\nurl = \"{}\"\n",
             url.replace("mill", "{stream}")
         );
         let server = Server::start(&config);

@@ -324,7 +324,7 @@ fn what_others_send_in_the_name_of_a_session_is_not_heard() {
 #[test]
 fn handshakes_half_done_by_the_thousand_are_refused_and_forgotten() {
     const CALLERS: u32 = 2_000;
-    let limits = "handshakes_per_second = 0\npending_per_address = 64\nsilence_timeout_ms = 1000\n";
+    let limits = "handshakes_per_second = 0\npending_per_address = 64\nsilence_timeout_ms = 5000\n";
     let mut server = Server::spawn(&format!("[srt]\n{limits}"));
     let socket = socket(&server);
     let cookie = cookie(&socket);

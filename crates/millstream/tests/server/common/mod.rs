@@ -39,7 +39,7 @@ use std::time::{Duration, Instant};
 use socket2::{Domain, Socket, Type};
 
 /// Longest time any single expectation may take, also on a loaded machine.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Calls `check` until it gives a value; panics with `what` after [`TIMEOUT`].
 pub(crate) fn eventually<T>(what: &str, check: impl FnMut() -> Option<T>) -> T {
