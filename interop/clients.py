@@ -6,6 +6,7 @@ Sources flash and beep (flash_and_beep.py); what arrives is decoded by ffmpeg, a
 import bisect
 import json
 import os
+import pathlib
 import shutil
 import statistics
 import time
@@ -109,6 +110,18 @@ class Clients(Bench):
 def expect(what, is_so):
     if not is_so:
         raise Failed(what)
+
+
+def datagrams_without_room():
+    """How many datagrams the kernel has thrown away because a program was too slow to take them."""
+    names, counts = (line.split() for line in pathlib.Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Udp:"))
+    return int(counts[names.index("RcvbufErrors")])
+
+
+def expect_none_lost(what, lost, before):
+    """Fails if packets are lost that came to a program: a machine with too much to do loses some before that, which the
+    kernel counts; `before` is its count at the beginning."""
+    expect(what, lost <= datagrams_without_room() - before)
 
 
 def wait_until(what, probe, patience=TIMEOUT):
