@@ -13,6 +13,8 @@ from _bench import LOAD_CORE, ROOT, SERVER_CORE, free_port
 from _rtc import TOKEN, UNLIMITED, Server, prefer
 
 STREAM = "live/sample"
+# The same in the application that does not merge writes.
+DIRECT = "direct/sample"
 
 
 class Doors:
@@ -166,19 +168,50 @@ def srt_live_transmit(bench, source):
     return Doors("srt-live-transmit", process, {"srt": port})
 
 
+def compiled(bench, source, library):
+    """A program in C over a library, compiled once in a run; None if the library is not installed."""
+    flags = subprocess.run(["pkg-config", "--cflags", "--libs", library], capture_output=True, text=True)
+    if flags.returncode:
+        return None
+    program = bench.directory / pathlib.Path(source).stem
+    if not program.exists():
+        command = ["cc", "-O2", "-o", str(program), str(ROOT / source), *flags.stdout.split()]
+        subprocess.run(command, check=True)
+    return program
+
+
 def fan_out(bench, source, latency_ms):
     """A small server over libsrt: a transport stream by UDP to all callers; returns Doors, or why there are none."""
-    flags = subprocess.run(["pkg-config", "--cflags", "--libs", "srt"], capture_output=True, text=True)
-    if flags.returncode:
+    program = compiled(bench, "interop/srt/fan_out.c", "srt")
+    if not program:
         return "the Debian package libsrt-openssl-dev is not installed"
-    program = bench.directory / "fan_out"
-    if not program.exists():
-        source_file = str(ROOT / "interop/srt/fan_out.c")
-        subprocess.run(["cc", "-O2", "-o", str(program), source_file, *flags.stdout.split()], check=True)
     port = free_port()
     process = bench.start([str(program), str(source), str(port), str(latency_ms)], None)
     time.sleep(0.5)
     return Doors("libsrt", process, {"srt": port})
+
+
+def gst_rtsp_server(bench, feeder):
+    """GStreamer's RTSP server, which plays the stream of `feeder` by RTMP; returns Doors, or why there are none."""
+    program = compiled(bench, "interop/rtsp/gst_server.c", "gstreamer-rtsp-server-1.0")
+    if not program:
+        return "the Debian package libgstrtspserver-1.0-dev is not installed"
+    for element, package in GST_ELEMENTS.items():
+        if subprocess.run(["gst-inspect-1.0", element], capture_output=True).returncode:
+            return f"GStreamer has no {element}: the Debian package {package} is not installed"
+    port = free_port()
+    played = f"rtmp://127.0.0.1:{feeder.ports['rtmp']}/{DIRECT}"
+    process = bench.start([str(program), played, str(port), f"/{STREAM}"], port)
+    return Doors("gst-rtsp-server", process, {"rtsp": port})
+
+
+# What the pipeline of interop/rtsp/gst_server.c is made of, by the package that has it.
+GST_ELEMENTS = {
+    "rtmp2src": "gstreamer1.0-plugins-bad",
+    "h264parse": "gstreamer1.0-plugins-bad",
+    "flvdemux": "gstreamer1.0-plugins-good",
+    "rtph264pay": "gstreamer1.0-plugins-good",
+}
 
 
 class LossyPath:
@@ -214,10 +247,3 @@ class LossyPath:
             if process in self.bench.running:
                 self.bench.running.remove(process)
         return lost / passed if passed else None
-
-
-def gstreamer_problem():
-    """GStreamer's RTSP server is a library; its example `test-launch` is what could be started."""
-    named = os.environ.get("GST_RTSP_LAUNCH")
-    is_there = named and shutil.which(named)
-    return None if is_there else "GST_RTSP_LAUNCH names no test-launch of gst-rtsp-server"
