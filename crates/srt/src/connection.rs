@@ -25,6 +25,8 @@ const LIGHT_ACK_PACKETS: u32 = 64;
 const ACKS_MAX: usize = 64;
 /// Silence after which this end says that it is there (section 3.2.3).
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(1);
+/// Longest from one call to the next of whoever drives a connection in time: a keep-alive is due by then.
+const RUN_INTERVAL_MAX: Duration = Duration::from_millis(1500);
 /// Bytes of control packets that wait to be sent; more are dropped, and said again when they are due.
 const CONTROL_BYTES_MAX: usize = 64 << 10;
 /// Ranges that one NAK can have us answer with a drop request.
@@ -237,6 +239,8 @@ pub struct Connection {
     acks: Acks,
     rate: Rate,
     received_at: Instant,
+    /// When this end ran last, whatever for.
+    ran_at: Instant,
     sent_at: Instant,
     end: Option<End>,
     counters: Counters,
@@ -355,6 +359,7 @@ impl Connection {
             },
             rate: Rate { since: now, packets: 0, bytes: 0, per_second: (0, 0) },
             received_at: now,
+            ran_at: now,
             sent_at: now,
             end: None,
             counters: Counters::default(),
@@ -364,6 +369,7 @@ impl Connection {
 
     /// Takes a datagram of the peer, which its address has shown it to be.
     pub fn handle_packet(&mut self, now: Instant, datagram: &[u8]) -> Result<(), DropReason> {
+        self.note_run(now);
         let handled = match Packet::read(datagram) {
             _ if self.end.is_some() => return Ok(()),
             Ok(Packet::Data(data)) if data.destination == self.local => self.data(now, &data, datagram),
@@ -509,8 +515,11 @@ impl Connection {
         if self.end.is_some() {
             return;
         }
+        self.note_run(now);
         if now.saturating_duration_since(self.received_at) >= self.limits.silence_max {
             self.end = Some(End::Silent);
+            // It may hear what it cannot answer: a listener that knows gives the stream's name free at once.
+            self.controls.push(Outgoing::Shutdown, self.timestamp(now), self.peer);
             return;
         }
         if self.acks.next_at.is_some_and(|due| due <= now) {
@@ -536,6 +545,14 @@ impl Connection {
             self.controls.push(Outgoing::KeepAlive, self.timestamp(now), self.peer);
             self.sent_at = now;
         }
+    }
+
+    /// Leaves out of the peer's silence the time in which this end did not run: a host that was paused, a
+    /// process without CPU. What the peer sent meanwhile may be lost, and it may have been paused as well.
+    fn note_run(&mut self, now: Instant) {
+        let unheard = now.saturating_duration_since(self.ran_at).saturating_sub(RUN_INTERVAL_MAX);
+        self.received_at += unheard;
+        self.ran_at = self.ran_at.max(now);
     }
 
     /// Sends a full acknowledgement, if the peer does not know all it would say.
@@ -685,6 +702,7 @@ impl Connection {
     /// long it is; `None` if none leaves now.
     pub fn poll_transmit(&mut self, now: Instant, out: &mut [u8]) -> Option<usize> {
         debug_assert!(out.len() >= DATAGRAM_BYTES_MAX);
+        self.note_run(now);
         if let Some(len) = self.controls.pop(out) {
             self.sent_at = now;
             return Some(len);

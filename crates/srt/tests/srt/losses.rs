@@ -94,6 +94,38 @@ fn an_outage_is_survived_and_a_longer_one_ends_both() {
 }
 
 #[test]
+fn a_host_that_was_paused_keeps_its_connections() {
+    // Longer than a peer may be silent; neither end is driven meanwhile, as on a host that is moved.
+    for pause in [Duration::from_secs(7), Duration::from_secs(3600)] {
+        let mut pair = Pair::new(Network::GOOD, 3, &Both::default());
+        pair.stream(100, PER_SECOND);
+        pair.world.now += pause;
+        pair.received.clear();
+        pair.stream(100, PER_SECOND);
+        assert_eq!((pair.sender.end(), pair.receiver.end()), (None, None), "{pause:?}");
+        assert_eq!(pair.received.len(), 100, "{pause:?}");
+    }
+}
+
+#[test]
+fn a_peer_that_stays_silent_behind_a_pause_is_over() {
+    let mut pair = Pair::new(Network::GOOD, 3, &Both::default());
+    pair.world.network.loss_percent = 100;
+    pair.world.now += Duration::from_secs(60);
+    pair.run_until(pair.world.now + Duration::from_secs(6));
+    assert_eq!((pair.sender.end(), pair.receiver.end()), (Some(End::Silent), Some(End::Silent)));
+}
+
+#[test]
+fn who_gives_up_says_so_to_a_peer_that_may_still_hear() {
+    let mut pair = Pair::new(Network::GOOD, 3, &Both::default());
+    // Nothing comes back, all goes out.
+    pair.world.loses = Some(|to, _| to == Side::Caller);
+    pair.run_until(pair.world.now + Duration::from_secs(6));
+    assert_eq!((pair.sender.end(), pair.receiver.end()), (Some(End::Silent), Some(End::Shutdown)));
+}
+
+#[test]
 fn a_quiet_connection_is_kept_and_an_end_is_told() {
     let mut pair = Pair::new(Network::GOOD, 3, &Both::default());
     pair.run_until(pair.world.now + Duration::from_secs(60));
