@@ -36,6 +36,8 @@ const AGAIN_EVERY: Duration = Duration::from_millis(20);
 const WAITING_MAX: usize = 4_096;
 /// Time between two sender reports.
 const REPORT_INTERVAL: Duration = Duration::from_secs(1);
+/// Where the audio is among the tracks.
+const AUDIO: usize = 1;
 /// CNAME of what is sent.
 const CNAME: &str = "millstream";
 
@@ -196,6 +198,17 @@ impl Sender {
     /// A packet of the transcoder.
     pub fn audio(&mut self, now: Instant, audio: &CodedAudio) {
         self.bridge.audio(now, audio, &mut self.out);
+        let is_first = self.tracks[AUDIO].as_ref().is_some_and(|track| track.packets == 0);
+        if is_first && self.out.packets().len() > 0 {
+            // Its picture has left long ago: the transcoder takes its time with what came at once when the
+            // connection stood, tenths of a second on a busy machine. A server that knows no report takes
+            // the time a packet arrives for that of its capture, and moves the picture when it learns
+            // better. So the report goes ahead; and again behind the packet, since some servers know a
+            // source by its packets alone.
+            self.note_mappings(now);
+            self.report(now);
+            self.reported = None;
+        }
         self.flush(now);
     }
 
@@ -233,24 +246,30 @@ impl Sender {
 
     /// Does what is due: sender reports.
     pub fn poll(&mut self, now: Instant) {
+        let is_news = self.note_mappings(now);
+        let is_due = self.reported.is_none_or(|at| now.saturating_duration_since(at) >= REPORT_INTERVAL);
+        if is_news || is_due {
+            self.report(now);
+        }
+    }
+
+    /// Whether the bridge has said again which timestamps belong to now.
+    fn note_mappings(&mut self, now: Instant) -> bool {
         let mappings = self.bridge.report(now);
-        let is_news = [mappings.video, mappings.audio];
-        for (track, mapping) in self.tracks.iter_mut().zip(is_news) {
+        let mappings = [mappings.video, mappings.audio];
+        for (track, mapping) in self.tracks.iter_mut().zip(mappings) {
             if let Some(track) = track {
                 track.mapping = mapping.or(track.mapping);
             }
         }
-        let is_due = self.reported.is_none_or(|at| now.saturating_duration_since(at) >= REPORT_INTERVAL);
-        if is_news.iter().any(Option::is_some) || is_due {
-            self.report(now);
-        }
+        mappings.iter().any(Option::is_some)
     }
 
     fn report(&mut self, now: Instant) {
         let ntp = self.clock.ntp(now);
         let mut compound = Vec::new();
         for track in self.tracks.iter().flatten() {
-            let Some(mapping) = track.mapping.filter(|_| track.packets > 0) else { continue };
+            let Some(mapping) = track.mapping else { continue };
             let info = SenderInfo {
                 ntp,
                 rtp_timestamp: mapping.timestamp_at(now, clock_rate(track.codec)),

@@ -140,7 +140,8 @@ impl CaptureClock {
         let track = &mut self.tracks[which];
         let Some(line) = track.line else {
             track.begin(Line::new(stamp, at_us, at_us));
-            track.is_free = true;
+            // What changed of the other track before this one began is none of its times.
+            (track.is_free, track.residue_us) = (true, 0);
             return 0;
         };
         if at_us - line.arrival_us >= LIVE_US {

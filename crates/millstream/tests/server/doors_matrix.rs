@@ -298,6 +298,14 @@ fn h264_and_audio_are_pushed_by_every_protocol_that_carries_them() {
     row(Publisher::Rtmp, &Film::h264_opus(), &pushed);
 }
 
+/// The server there makes the times of the pictures follow the audio, which it gets as Opus of a transcoder.
+#[test]
+fn aac_that_is_pushed_by_whip_stays_with_its_picture() {
+    for publisher in [Publisher::Rtmp, Publisher::Srt] {
+        row(publisher, &Film::h264_aac(), &[Player::Pushed(PushedBy::Whip)]);
+    }
+}
+
 #[test]
 fn b_frames_and_h265_are_pushed_by_every_protocol_that_carries_them() {
     for film in [Film::of_sample("h264-b3.flv", Codec::H264), Film::of_sample("h265-b3.flv", Codec::H265)] {

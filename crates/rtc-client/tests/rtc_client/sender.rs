@@ -4,9 +4,9 @@
 
 use std::time::{Duration, Instant};
 
-use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
+use media::{Codec, CodedAudio, Frame, FrameRole, MediaKind, Timestamp, TrackId};
 use rtc::sdp::{OfferMedia, TrackDescription};
-use rtc_client::{Identity, NotSent, Outgoing, Sender, formats, sent};
+use rtc_client::{Identity, NotSent, Outgoing, Receiver, Sender, formats, sent};
 use rtp::rtcp::{Nack, NtpTime, Pli, Rtcp, packets};
 use sfu::WallClock;
 
@@ -173,4 +173,65 @@ fn what_is_not_carried_is_said_and_what_changes_ends_the_session() {
     let refused = sender.frame(now, &sound(0));
     assert!(matches!(refused, Err(NotSent::Track(reason)) if reason.contains("does not take")));
     assert!(taken(&mut sender).is_empty());
+}
+
+/// What a stream has when the connection stands comes at once, and a transcoder takes its time with it.
+#[test]
+fn audio_that_leaves_the_transcoder_late_is_with_its_picture_from_its_first_packet() {
+    const BACKLOG_MS: i64 = 500;
+    const TRANSCODER_MS: i64 = 400;
+    // LC with two channels at 48 kHz.
+    let config = frame(TrackId::AUDIO, FrameRole::Config, Codec::Aac, 0, &[0x11, 0x90]);
+    let aac = |ms| frame(TrackId::AUDIO, FrameRole::Audio, Codec::Aac, ms, &[1; 100]);
+    let numbered = |ms: i64| {
+        let mut data = picture(ms).data().to_vec();
+        data.extend_from_slice(&ms.to_be_bytes());
+        frame(TrackId::VIDEO, FrameRole::Key, Codec::Vp8, ms, &data)
+    };
+    let now = Instant::now();
+    let identity = Identity::generate().expect("random bytes");
+    let media = sent(&formats(&[picture(0), config.clone(), aac(0)]), &identity);
+    let clock = WallClock { at: now, ntp: NtpTime(1 << 60) };
+    let tracks = agreed(&media, true);
+    let mut sender = Sender::new(now, clock, &identity, &media, &tracks);
+    let mut receiver = Receiver::new(now, clock, 7, &tracks);
+    sender.frame(now, &config).expect("it is read");
+    let (mut offsets, mut next_ms, mut next_audio_ms) = (Vec::new(), 0, 0);
+    let mut count = [0; 2];
+    for at_ms in 0..6_000 {
+        let now = now + Duration::from_millis(at_ms as u64);
+        while next_ms <= at_ms + BACKLOG_MS {
+            if next_ms % 40 == 0 {
+                sender.frame(now, &numbered(next_ms)).expect("it is sent");
+            }
+            sender.frame(now, &aac(next_ms)).expect("it is sent");
+            next_ms += 20;
+        }
+        sender.take_audio();
+        sender.poll(now);
+        while next_audio_ms < next_ms && at_ms >= TRANSCODER_MS {
+            let data = [&[0xf8][..], &next_audio_ms.to_be_bytes()].concat();
+            sender.audio(now, &CodedAudio { pts_us: next_audio_ms * 1_000, format: None, data });
+            next_audio_ms += 20;
+        }
+        for packet in taken(&mut sender) {
+            match packet {
+                Outgoing::Rtcp(compound) => assert!(!receiver.rtcp(now, &compound)),
+                rtp => receiver.rtp(now, rtp.bytes()),
+            }
+        }
+        receiver.poll(now, &mut Vec::new());
+        while let Some(frame) = receiver.next_frame() {
+            if let (FrameRole::Key | FrameRole::Audio, Some(ms)) = (frame.role, frame.data().last_chunk()) {
+                offsets.push((frame.track.kind, frame.pts.millis() - i64::from_be_bytes(*ms)));
+                count[usize::from(frame.track.kind == MediaKind::Audio)] += 1;
+            }
+        }
+    }
+    assert!(count[0] > 100 && count[1] > 200, "{count:?}");
+    let most = offsets.iter().map(|(_, offset)| offset).max();
+    let least = offsets.iter().map(|(_, offset)| offset).min();
+    let off_ms = most.zip(least).map_or(0, |(most, least)| most - least);
+    println!("of each other: {off_ms} ms");
+    assert!(off_ms <= 20, "{off_ms} ms: {:?}", &offsets[..80]);
 }
