@@ -16,6 +16,7 @@ use media::{Codec, DecodingTimes, Frame, FrameRole, MediaKind};
 use rtp::rtcp::{self, Rtcp};
 use sfu::{NtpRtpMapping, RemoteClock};
 
+use crate::clock_rate::{self, Trial};
 use crate::input::{FRAMING_BYTES, MAGIC};
 use crate::reception::{Reception, ReceptionStats, Reports};
 use crate::sdp::{AnnouncedTrack, carried};
@@ -69,6 +70,8 @@ struct Track {
     codec: Codec,
     payload_type: u8,
     clock_rate: u32,
+    /// While it is not known which of two clock rates it is.
+    trial: Option<Trial>,
     reception: Option<Reception>,
     mapping: Option<NtpRtpMapping>,
     /// Each source of a track is a publication of its own to the bridge.
@@ -112,11 +115,13 @@ impl Incoming {
                 let reorder = track.parameter_sets.iter().find_map(reorder);
                 times = DecodingTimes::with_reorder(reorder.unwrap_or(0));
             }
+            let (clock_rate, trial) = clock_rate::of(track);
             kept.push(Some(Track {
                 kind: track.kind,
                 codec: track.codec,
                 payload_type: track.payload_type,
-                clock_rate: track.clock_rate,
+                clock_rate,
+                trial,
                 reception: None,
                 mapping: None,
                 epoch: 1,
@@ -139,11 +144,32 @@ impl Incoming {
 
     /// A packet of a track.
     pub fn rtp(&mut self, now: Instant, track: usize, packet: &[u8]) -> Result<(), Dropped> {
-        let packet = rtp::Packet::parse(packet).map_err(|_| Dropped::Malformed)?;
-        let track = self.tracks.get_mut(track).and_then(Option::as_mut).ok_or(Dropped::NotCarried)?;
-        if packet.payload_type() != track.payload_type {
+        let read = rtp::Packet::parse(packet).map_err(|_| Dropped::Malformed)?;
+        let at = track;
+        let track = self.tracks.get_mut(at).and_then(Option::as_mut).ok_or(Dropped::NotCarried)?;
+        if read.payload_type() != track.payload_type {
             return Err(Dropped::PayloadType);
         }
+        let Some(trial) = &mut track.trial else { return self.take(now, now, at, &read) };
+        let Some(clock_rate) = trial.note(now, read.timestamp(), packet) else { return Ok(()) };
+        track.clock_rate = clock_rate;
+        let held = track.trial.take().map(|trial| trial.into_held(clock_rate)).unwrap_or_default();
+        for (arrival, packet) in held {
+            let packet = rtp::Packet::parse(&packet).map_err(|_| Dropped::Malformed)?;
+            self.take(now, arrival, at, &packet)?;
+        }
+        Ok(())
+    }
+
+    /// Takes a packet that has its payload type, and came at `arrival`, into the bridge.
+    fn take(
+        &mut self,
+        now: Instant,
+        arrival: Instant,
+        track: usize,
+        packet: &rtp::Packet<'_>,
+    ) -> Result<(), Dropped> {
+        let track = self.tracks.get_mut(track).and_then(Option::as_mut).ok_or(Dropped::NotCarried)?;
         let sequence = packet.sequence_number();
         let known = track.reception.as_ref();
         let is_other = known.is_some_and(|known| known.ssrc != packet.ssrc());
@@ -156,8 +182,8 @@ impl Incoming {
             track.epoch += 1;
         }
         let reception = track.reception.get_or_insert_with(|| Reception::new(packet.ssrc()));
-        let arrival = self.reports.arrival_units(now, track.clock_rate);
-        let number = reception.packet(sequence, packet.timestamp(), arrival);
+        let arrival_units = self.reports.arrival_units(arrival, track.clock_rate);
+        let number = reception.packet(sequence, packet.timestamp(), arrival_units);
         if begins_again {
             track.shift = (track.newest + 1).wrapping_sub(number);
         }
@@ -172,7 +198,7 @@ impl Incoming {
                 kind: track.kind,
                 timestamp: packet.timestamp(),
                 clock_rate: track.clock_rate,
-                arrival: now,
+                arrival,
                 mapping: track.mapping,
             },
             media: packet.payload().into(),

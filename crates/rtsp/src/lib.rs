@@ -24,6 +24,7 @@
 
 mod auth;
 mod client_auth;
+mod clock_rate;
 mod incoming;
 mod input;
 mod outgoing;
