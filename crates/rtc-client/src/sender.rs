@@ -200,11 +200,11 @@ impl Sender {
         self.bridge.audio(now, audio, &mut self.out);
         let is_first = self.tracks[AUDIO].as_ref().is_some_and(|track| track.packets == 0);
         if is_first && self.out.packets().len() > 0 {
-            // Its picture has left long ago: the transcoder takes its time with what came at once when the
-            // connection stood, tenths of a second on a busy machine. A server that knows no report takes
-            // the time a packet arrives for that of its capture, and moves the picture when it learns
-            // better. So the report goes ahead; and again behind the packet, since some servers know a
-            // source by its packets alone.
+            // Its picture has left long ago: the transcoder takes its time with what came at once
+            // when the connection stood, tenths of a second on a busy machine. A server without a
+            // report takes the time a packet arrives for that of its capture, and moves the picture
+            // when it learns better. So the report goes ahead; and again behind the packet, since
+            // some servers know a source by its packets alone.
             self.note_mappings(now);
             self.report(now);
             self.reported = None;

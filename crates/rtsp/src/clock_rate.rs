@@ -1,8 +1,8 @@
 //! The clock of AAC's timestamps, where a description names two.
 //!
-//! By RFC 3640 section 4.1 the rtpmap says it. Cameras write something there that is not true, while
-//! their AudioSpecificConfig is what every decoder needs; a few have it the other way round. Audio
-//! on a wrong clock stretches the picture with it, since both are put on one time. So the
+//! By RFC 3640 section 4.1 the rtpmap says it. Cameras write something there that is not true,
+//! while their AudioSpecificConfig is what every decoder needs; a few have it the other way round.
+//! Audio on a wrong clock stretches the picture with it, since both are put on one time. So the
 //! configuration counts, and where the two are far apart, the first packets are kept until the time
 //! that passes has said which it is.
 

@@ -1,5 +1,8 @@
 //! Pieces that were kept somewhere and come all at once.
 
+use std::time::Duration;
+
+use bridge::clock::{CaptureClock, Stamp};
 use rtp::payload::MediaKind;
 
 use crate::clocks::publisher::{MILLI, SECOND, World, audio, video};
@@ -32,4 +35,21 @@ fn a_stalled_network_changes_no_times() {
         let (least_us, most_us) = world.steps_us(MediaKind::Audio);
         assert!(-MILLI <= least_us && most_us <= MILLI, "audio steps by {least_us} to {most_us} us");
     }
+}
+
+/// A transcoder has the audio of what comes at once, or the publisher has none yet.
+#[test]
+fn audio_that_begins_behind_a_burst_of_pictures_is_with_the_newest() {
+    let arrival = netsim::Clock::new().now() + Duration::from_secs(1);
+    let stamp = |kind, ms: u32, clock_rate: u32| {
+        let timestamp = ms * (clock_rate / 1_000);
+        Stamp { kind, timestamp, clock_rate, arrival, mapping: None }
+    };
+    let mut clock = CaptureClock::new();
+    let mut shown_us = 0;
+    for ms in (0..=480).step_by(40) {
+        shown_us = clock.time_us(&stamp(MediaKind::Video, ms, 90_000));
+    }
+    let heard_us = clock.time_us(&stamp(MediaKind::Audio, 480, 48_000));
+    assert!((heard_us - shown_us).abs() <= MILLI, "{heard_us} us, and the picture {shown_us} us");
 }
