@@ -345,7 +345,9 @@ fn g711_plays_at_every_door_that_carries_it() {
         Player::Pushed(PushedBy::Srt),
         Player::Pushed(PushedBy::Udp),
     ];
-    row_without_audio(Publisher::Rtmp, &Film::h264_g711(), &players, &without);
+    for publisher in [Publisher::Rtmp, Publisher::Rtsp] {
+        row_without_audio(publisher, &Film::h264_g711(), &players, &without);
+    }
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use group_send::{RecvBatch, RecvConfig};
-use media::{Codec, Frame};
+use media::{Codec, Frame, FrameRole};
 use millbench::counters::Counters;
 use millbench::doors::srt::SrtLink;
 use millbench::srt_url::SrtUrl;
@@ -225,6 +225,11 @@ impl Packets {
         let mut packets = Self { outgoing: Outgoing::new([11, 12], began), began, bytes: Vec::new() };
         // They describe it.
         film.frames.iter().filter(|frame| !film::is_media(frame)).for_each(|frame| packets.make(frame));
+        // G.711 has no configuration, and is described all the same.
+        let is_g711 = |frame: &&Frame| matches!(frame.codec, Codec::Pcma | Codec::Pcmu);
+        if let Some(Frame { track, codec, dts, pts, .. }) = film.frames.iter().find(is_g711) {
+            packets.make(&Frame::new(*track, FrameRole::Config, *codec, (*dts, *pts), Vec::new()));
+        }
         packets
     }
 
