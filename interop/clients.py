@@ -20,6 +20,8 @@ RATE = 25
 SECONDS = 10
 # A browser misses flashes at the beginning: it watches for so many seconds more.
 MORE_SECONDS = 5
+# Packets that a busy machine may lose in a check.
+FORGIVEN_MAX = 5
 # How far from a flash or beep Chromium's statistics count for it.
 AROUND_MS = 1000
 
@@ -113,15 +115,27 @@ def expect(what, is_so):
 
 
 def datagrams_without_room():
-    """How many datagrams the kernel has thrown away because a program was too slow to take them."""
-    names, counts = (line.split() for line in pathlib.Path("/proc/net/snmp").read_text().splitlines() if line.startswith("Udp:"))
-    return int(counts[names.index("RcvbufErrors")])
+    """How many datagrams the kernel has thrown away because a program was too slow to take them, in all network
+    namespaces."""
+    counts = {}
+    for process in pathlib.Path("/proc").glob("[0-9]*"):
+        try:
+            namespace = os.readlink(process / "ns/net")
+            if namespace not in counts:
+                lines = (process / "net/snmp").read_text().splitlines()
+                names, values = (line.split() for line in lines if line.startswith("Udp:"))
+                counts[namespace] = int(values[names.index("RcvbufErrors")])
+        except OSError:
+            # It has ended, or is not ours.
+            continue
+    return sum(counts.values())
 
 
 def expect_none_lost(what, lost, before):
-    """Fails if packets are lost that came to a program: a machine with too much to do loses some before that, which the
-    kernel counts; `before` is its count at the beginning."""
-    expect(what, lost <= datagrams_without_room() - before)
+    """Fails if packets are lost. Of a machine with too much to do some are forgiven that the kernel had no room for;
+    `before` is its count at the beginning. Only some: a server that never takes what comes would make it count, too."""
+    forgiven = min(datagrams_without_room() - before, FORGIVEN_MAX)
+    expect(what, lost <= max(forgiven, 0))
 
 
 def wait_until(what, probe, patience=TIMEOUT):

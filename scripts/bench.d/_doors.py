@@ -1,7 +1,6 @@
 """What the benchmark of doors starts: Millstream with all of them, other servers, lossy paths."""
 
 import json
-import os
 import pathlib
 import shutil
 import socket

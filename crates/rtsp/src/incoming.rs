@@ -145,18 +145,17 @@ impl Incoming {
     /// A packet of a track.
     pub fn rtp(&mut self, now: Instant, track: usize, packet: &[u8]) -> Result<(), Dropped> {
         let read = rtp::Packet::parse(packet).map_err(|_| Dropped::Malformed)?;
-        let at = track;
-        let track = self.tracks.get_mut(at).and_then(Option::as_mut).ok_or(Dropped::NotCarried)?;
-        if read.payload_type() != track.payload_type {
+        let kept = self.tracks.get_mut(track).and_then(Option::as_mut).ok_or(Dropped::NotCarried)?;
+        if read.payload_type() != kept.payload_type {
             return Err(Dropped::PayloadType);
         }
-        let Some(trial) = &mut track.trial else { return self.take(now, now, at, &read) };
+        let Some(trial) = &mut kept.trial else { return self.take(now, now, track, &read) };
         let Some(clock_rate) = trial.note(now, read.timestamp(), packet) else { return Ok(()) };
-        track.clock_rate = clock_rate;
-        let held = track.trial.take().map(|trial| trial.into_held(clock_rate)).unwrap_or_default();
+        kept.clock_rate = clock_rate;
+        let held = kept.trial.take().map(|trial| trial.into_held(clock_rate)).unwrap_or_default();
         for (arrival, packet) in held {
             let packet = rtp::Packet::parse(&packet).map_err(|_| Dropped::Malformed)?;
-            self.take(now, arrival, at, &packet)?;
+            self.take(now, arrival, track, &packet)?;
         }
         Ok(())
     }

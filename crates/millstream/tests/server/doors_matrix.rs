@@ -92,7 +92,7 @@ fn row_without_audio(
     let bad = |player: Player, cell: &Cell| {
         let by_rtp = publisher.is_rtp() || player.is_rtsp();
         let off_us_max = if by_rtp || player.is_webrtc() { OFF_BY_RTP_US_MAX } else { OFF_US_MAX };
-        let decoding_us_max = if by_rtp { off_us_max } else { DECODING_US_MAX };
+        let decoding_us_max = if by_rtp { DECODING_BY_RTP_US_MAX } else { DECODING_US_MAX };
         let apart_us_max = if player.is_webrtc() { APART_BY_WEBRTC_US_MAX } else { APART_US_MAX };
         cell.off_us > off_us_max
             || cell.decoding_us > decoding_us_max
@@ -209,6 +209,8 @@ const APART_US_MAX: i64 = 1_000;
 const APART_BY_WEBRTC_US_MAX: i64 = 10_000;
 /// Milliseconds of RTMP, each of two times.
 const DECODING_US_MAX: i64 = 1_000;
+/// Less than a picture.
+const DECODING_BY_RTP_US_MAX: i64 = 39_000;
 /// RTP has no decoding times, and at first it is not known how long before its showing a picture is decoded.
 const FIRST_PICTURES: usize = 3;
 /// Of either kind: players that begin late have at least the last group of pictures.

@@ -7,7 +7,7 @@ use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
 use rtp::rtcp::NtpTime;
 use rtsp::{Incoming, IncomingSettings, Outgoing, announced};
 
-use crate::media_both_ways::{AVCC, packets, start};
+use crate::media_both_ways::{AVCC, packets, start, take};
 
 const HOURS: u64 = 27;
 /// A picture and an audio frame each.
@@ -52,12 +52,7 @@ fn audio_and_video_do_not_drift_where_timestamps_wrap() {
             let tracks = announced(text.as_bytes()).expect("what is written can be read");
             Incoming::new(&tracks, IncomingSettings { delay_max: Duration::ZERO }, began)
         });
-        for (channel, packet) in packets(&bytes) {
-            match channel % 2 {
-                0 => incoming.rtp(now, usize::from(channel / 2), &packet).expect("a packet"),
-                _ => drop(incoming.rtcp(now, usize::from(channel / 2), &packet).expect("a report")),
-            }
-        }
+        take(incoming, now, packets(&bytes));
         incoming.poll(now);
         for came in std::iter::from_fn(|| incoming.next_frame()) {
             let came: Arc<Frame> = came;

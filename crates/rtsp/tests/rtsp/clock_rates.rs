@@ -7,7 +7,7 @@ use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
 use rtp::rtcp::NtpTime;
 use rtsp::{Incoming, IncomingSettings, Outgoing, announced};
 
-use crate::media_both_ways::{AVCC, packets, start};
+use crate::media_both_ways::{AVCC, packets, start, take};
 
 const LENGTH_MS: i64 = 6_000;
 
@@ -67,13 +67,7 @@ fn a_false_rate_of_aac_stretches_neither_audio_nor_video() {
             let mut incoming = Incoming::new(&tracks, settings, began);
             let mut times: [Vec<i64>; 2] = Default::default();
             for (now, packets) in sent {
-                for (channel, packet) in packets {
-                    let track = usize::from(channel / 2);
-                    match channel % 2 {
-                        0 => incoming.rtp(now, track, &packet).expect("a packet"),
-                        _ => assert!(!incoming.rtcp(now, track, &packet).expect("a report")),
-                    }
-                }
+                take(&mut incoming, now, packets);
                 incoming.poll(now);
                 for frame in std::iter::from_fn(|| incoming.next_frame()) {
                     if matches!(frame.role, FrameRole::Key | FrameRole::Inter | FrameRole::Audio) {

@@ -64,6 +64,17 @@ pub(crate) fn packets(bytes: &[u8]) -> Vec<(u8, Vec<u8>)> {
     found
 }
 
+/// Packets come in by their channels, none of which says goodbye.
+pub(crate) fn take(incoming: &mut Incoming, now: Instant, packets: Vec<(u8, Vec<u8>)>) {
+    for (channel, packet) in packets {
+        let track = usize::from(channel / 2);
+        match channel % 2 {
+            0 => incoming.rtp(now, track, &packet).expect("a packet"),
+            _ => assert!(!incoming.rtcp(now, track, &packet).expect("a report")),
+        }
+    }
+}
+
 #[test]
 fn frames_that_go_out_come_in_as_they_were() {
     let began = start();
@@ -94,13 +105,7 @@ fn frames_that_go_out_come_in_as_they_were() {
         incoming.rtcp(began, track, &report).expect("a report");
     }
     for (now, packets) in sent {
-        for (channel, packet) in packets {
-            let track = usize::from(channel / 2);
-            match channel % 2 {
-                0 => incoming.rtp(now, track, &packet).expect("a packet"),
-                _ => assert!(!incoming.rtcp(now, track, &packet).expect("a report")),
-            }
-        }
+        take(&mut incoming, now, packets);
         came.extend(std::iter::from_fn(|| incoming.next_frame()));
     }
     incoming.poll(began + Duration::from_secs(5));
