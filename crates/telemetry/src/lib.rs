@@ -56,11 +56,7 @@ impl Telemetry {
         let (traces, spans) = Traces::new(settings.samples);
         let status = Arc::new(TelemetryStatus::new(traces.clone()));
         let (stop, stopped) = oneshot::channel();
-        let export = SpansExport {
-            client: client.clone(),
-            settings: Arc::clone(&settings),
-            status: Arc::clone(&status),
-        };
+        let export = SpansExport::new(client.clone(), Arc::clone(&settings), Arc::clone(&status));
         let spans = tokio::spawn(export.run(spans, stopped));
         Ok(Self { traces, status, settings, client, stop, spans, metrics: None })
     }

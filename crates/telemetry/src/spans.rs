@@ -34,6 +34,9 @@ const RETRY_MAX: Duration = Duration::from_secs(10);
 /// For how long a batch is sent again. Then it is dropped: what the queue has is newer.
 const RETRY_FOR: Duration = Duration::from_secs(30);
 
+/// A clock that was set, rather than read late because the thread had to wait between its two readings.
+const CLOCK_SET_MIN: Duration = Duration::from_millis(10);
+
 /// Attributes of resources and spans.
 pub(crate) fn attribute(key: impl Into<String>, value: impl Into<String>) -> KeyValue {
     let value = Some(AnyValue { value: Some(Value::StringValue(value.into())) });
@@ -55,22 +58,63 @@ pub(crate) fn scope() -> InstrumentationScope {
     }
 }
 
+/// The time of day of moments on the clock of spans. It stays the same from batch to batch, so that the
+/// stages of a session follow each other without a gap wherever a batch ends, until the clock is set.
+#[derive(Debug, Clone, Copy)]
+struct SpanClock {
+    at: std::time::Instant,
+    since_1970: Duration,
+}
+
+impl SpanClock {
+    /// Of a moment and its time of day.
+    fn new(at: Instant, since_1970: Duration) -> Self {
+        Self { at: at.into_std(), since_1970 }
+    }
+
+    /// Takes a later reading of both clocks.
+    fn read(&mut self, now: Instant, since_1970: Duration) {
+        let expected = self.since_1970 + now.into_std().saturating_duration_since(self.at);
+        if expected.abs_diff(since_1970) >= CLOCK_SET_MIN {
+            *self = Self::new(now, since_1970);
+        }
+    }
+
+    fn nanoseconds(self, moment: std::time::Instant) -> u64 {
+        let before = self.at.saturating_duration_since(moment);
+        let after = moment.saturating_duration_since(self.at);
+        let since_1970 = (self.since_1970 + after).saturating_sub(before);
+        u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
 /// The export of spans.
 pub(crate) struct SpansExport {
-    pub(crate) client: OtlpClient,
-    pub(crate) settings: Arc<TelemetrySettings>,
-    pub(crate) status: Arc<TelemetryStatus>,
+    client: OtlpClient,
+    settings: Arc<TelemetrySettings>,
+    status: Arc<TelemetryStatus>,
+    clock: SpanClock,
+    /// The last batch was not exported.
+    is_failing: bool,
 }
 
 impl SpansExport {
+    pub(crate) fn new(
+        client: OtlpClient,
+        settings: Arc<TelemetrySettings>,
+        status: Arc<TelemetryStatus>,
+    ) -> Self {
+        let clock = SpanClock::new(Instant::now(), since_1970());
+        Self { client, settings, status, clock, is_failing: false }
+    }
+
     /// Exports until `stopped`, and then what is in the queue.
-    pub(crate) async fn run(self, mut spans: mpsc::Receiver<Span>, mut stopped: oneshot::Receiver<()>) {
+    pub(crate) async fn run(mut self, mut spans: mpsc::Receiver<Span>, mut stopped: oneshot::Receiver<()>) {
         let mut batch = Vec::with_capacity(BATCH_MAX);
-        let mut is_failing = false;
         loop {
             let work = async {
                 collect(&mut spans, &mut batch).await;
-                self.export_until(&batch, Instant::now() + RETRY_FOR, &mut is_failing).await;
+                self.export_until(&batch, Instant::now() + RETRY_FOR).await;
             };
             tokio::select! {
                 () = work => {}
@@ -89,13 +133,14 @@ impl SpansExport {
             if batch.is_empty() {
                 return;
             }
-            self.export_until(&batch, Instant::now(), &mut is_failing).await;
+            self.export_until(&batch, Instant::now()).await;
             batch.clear();
         }
     }
 
     /// Exports a batch, again until `until` while that makes sense.
-    async fn export_until(&self, batch: &[Span], until: Instant, is_failing: &mut bool) {
+    async fn export_until(&mut self, batch: &[Span], until: Instant) {
+        self.clock.read(Instant::now(), since_1970());
         let request = self.request(batch);
         let mut wait = RETRY_FIRST;
         let failure = loop {
@@ -107,7 +152,7 @@ impl SpansExport {
                     // At most what it was sent, whatever it says.
                     let rejected = u64::try_from(rejected).unwrap_or(0).min(batch.len() as u64);
                     self.status.count_exported(batch.len() as u64, rejected);
-                    if std::mem::take(is_failing) {
+                    if std::mem::take(&mut self.is_failing) {
                         tracing::info!("traces are exported again");
                     }
                     return;
@@ -128,14 +173,13 @@ impl SpansExport {
         };
         self.status.count_failed(batch.len() as u64);
         // Once, and not for each batch.
-        if !std::mem::replace(is_failing, true) {
+        if !std::mem::replace(&mut self.is_failing, true) {
             tracing::warn!(reason = %failure, spans = batch.len(), "traces are not exported");
         }
     }
 
     fn request(&self, batch: &[Span]) -> ExportTraceServiceRequest {
-        let now = (Instant::now().into_std(), since_1970());
-        let spans = batch.iter().map(|span| otlp_span(span, now)).collect();
+        let spans = batch.iter().map(|span| otlp_span(span, self.clock)).collect();
         let scope_spans = ScopeSpans { scope: Some(scope()), spans, ..ScopeSpans::default() };
         let of_resource = ResourceSpans {
             resource: Some(resource(&self.settings)),
@@ -162,12 +206,8 @@ async fn collect(spans: &mut mpsc::Receiver<Span>, batch: &mut Vec<Span>) {
     }
 }
 
-/// A span as OTLP has it. `now` is the same moment on the clock of its times and since 1970.
-fn otlp_span(span: &Span, now: (std::time::Instant, Duration)) -> OtlpSpan {
-    let nanoseconds = |at: std::time::Instant| {
-        let since_1970 = now.1.saturating_sub(now.0.saturating_duration_since(at));
-        u64::try_from(since_1970.as_nanos()).unwrap_or(u64::MAX)
-    };
+/// A span as OTLP has it.
+fn otlp_span(span: &Span, clock: SpanClock) -> OtlpSpan {
     let role = if span.role == Role::Publisher { "publish" } else { "play" };
     let protocol = span.protocol.name();
     let mut attributes = vec![
@@ -194,8 +234,8 @@ fn otlp_span(span: &Span, now: (std::time::Instant, Duration)) -> OtlpSpan {
         parent_span_id: if span.parent == 0 { Vec::new() } else { span.parent.to_be_bytes().to_vec() },
         name,
         kind: kind as i32,
-        start_time_unix_nano: nanoseconds(span.began),
-        end_time_unix_nano: nanoseconds(span.ended),
+        start_time_unix_nano: clock.nanoseconds(span.began),
+        end_time_unix_nano: clock.nanoseconds(span.ended),
         attributes,
         status,
         ..OtlpSpan::default()
@@ -229,7 +269,8 @@ mod tests {
     async fn times_and_ids_are_those_of_the_session() {
         let (traces, mut spans) = Traces::new(SAMPLES_OF);
         let address = "192.0.2.1:5000".parse().expect("an address");
-        let began = Instant::now().into_std();
+        let start = Instant::now();
+        let began = start.into_std();
         let of = Traced {
             protocol: worker_api::snapshot::Protocol::Whip,
             role: Role::Publisher,
@@ -238,9 +279,9 @@ mod tests {
         };
         let trace = traces.begin(began, None, of).expect("sampled");
         trace.end(began + Duration::from_millis(250), EndReason::ConnectTimeout);
-        let now = (began + Duration::from_secs(1), Duration::from_secs(1_800_000_000));
+        let clock = SpanClock::new(start + Duration::from_secs(1), Duration::from_secs(1_800_000_000));
         let (stage, session) = (spans.recv().await.expect("one"), spans.recv().await.expect("one more"));
-        let (stage, session) = (otlp_span(&stage, now), otlp_span(&session, now));
+        let (stage, session) = (otlp_span(&stage, clock), otlp_span(&session, clock));
         assert_eq!((&*stage.name, &*session.name), ("request", "publish whip"));
         assert_eq!(session.start_time_unix_nano, 1_799_999_999_000_000_000);
         assert_eq!(session.end_time_unix_nano, 1_799_999_999_250_000_000);
@@ -248,5 +289,20 @@ mod tests {
         assert_eq!((&stage.trace_id, &stage.parent_span_id), (&session.trace_id, &session.span_id));
         assert!(session.parent_span_id.is_empty());
         assert_eq!(session.status.expect("a status").code, StatusCode::Error as i32);
+    }
+    #[tokio::test(start_paused = true)]
+    async fn a_moment_keeps_its_time_of_day_until_the_clock_is_set() {
+        let start = Instant::now();
+        let at = |ms| start + Duration::from_millis(ms);
+        let day = |ms| Duration::from_secs(1_800_000_000) + Duration::from_millis(ms);
+        let mut clock = SpanClock::new(at(0), day(0));
+        let moment = at(500).into_std();
+        // The time of day was read 3 ms after the other clock.
+        clock.read(at(1_000), day(1_003));
+        assert_eq!(u128::from(clock.nanoseconds(moment)), day(500).as_nanos());
+        let two_minutes_back = day(2_000) - Duration::from_secs(120);
+        clock.read(at(2_000), two_minutes_back);
+        let expected = two_minutes_back - Duration::from_millis(1_500);
+        assert_eq!(u128::from(clock.nanoseconds(moment)), expected.as_nanos());
     }
 }

@@ -43,16 +43,18 @@ pub(crate) fn bind_shared(
         let mut port = wanted.port();
         for ip in addresses_of(wanted, &local) {
             let inherited = std::iter::from_fn(|| shared.take_at(SocketKind::Srt, wanted, ip));
-            let inherited = inherited.map(UdpSocket::adopt).collect::<io::Result<Vec<_>>>()?;
-            // Without SO_REUSEPORT first: another server on the port must be an error.
-            if port != 0 && inherited.is_empty() {
-                drop(named(UdpSocket::bind((ip, port).into()), wanted, (ip, port).into())?);
+            let mut ready = inherited.map(UdpSocket::adopt).collect::<io::Result<Vec<_>>>()?;
+            if ready.is_empty() {
+                // Another server on the port is an error.
+                let first = named(UdpSocket::bind((ip, port).into()), wanted, (ip, port).into())?;
+                first.share()?;
+                ready.push(first);
             }
             // Of a process with more workers, the last ones are closed: callers begin again by themselves.
-            let mut inherited = inherited.into_iter();
+            let mut ready = ready.into_iter();
             for (worker, sockets) in sockets.iter_mut().enumerate() {
                 let address = SocketAddr::new(ip, port);
-                let socket = match inherited.next() {
+                let socket = match ready.next() {
                     Some(socket) => socket,
                     None => named(UdpSocket::bind_shared(address), wanted, address)?,
                 };
@@ -283,5 +285,16 @@ mod tests {
         for port in &mut ports {
             assert!(port.receive(&mut batch).is_ok_and(|received| received > 0));
         }
+    }
+
+    #[test]
+    fn a_free_port_is_nobody_elses() {
+        let listen = vec!["127.0.0.1:0".parse().expect("an address")];
+        let settings = SrtSettings { listen, ..SrtSettings::default() };
+        // As many as make two with one port all but certain, where the kernel picks among shared ones.
+        let servers = (0..700).map(|_| bind_shared(&settings, 1, &mut SharedSockets::default()));
+        let servers: Vec<_> = servers.map(|server| server.expect("a port")).collect();
+        let ports: std::collections::HashSet<_> = servers.iter().map(|(bound, _)| bound[0].port()).collect();
+        assert_eq!(ports.len(), servers.len());
     }
 }

@@ -78,12 +78,15 @@ fn of_all<T>(inherited: Vec<T>, workers: usize) -> io::Result<Vec<T>> {
 }
 
 fn bind_udp(address: SocketAddr, workers: usize) -> io::Result<Vec<UdpSocket>> {
-    // Without SO_REUSEPORT first: another server on the port must be an error.
-    let address = UdpSocket::bind(address)?.local_addr()?;
-    let sockets = (0..workers).map(|_| UdpSocket::bind_shared(address)).collect::<io::Result<Vec<_>>>()?;
-    if let Some(first) = sockets.first() {
-        first.steer(&steer::program(workers))?;
+    // Another server on the port is an error.
+    let first = UdpSocket::bind(address)?;
+    first.share()?;
+    let address = first.local_addr()?;
+    let mut sockets = vec![first];
+    for _ in 1..workers {
+        sockets.push(UdpSocket::bind_shared(address)?);
     }
+    sockets[0].steer(&steer::program(workers))?;
     Ok(sockets)
 }
 

@@ -23,7 +23,12 @@ impl UdpSocket {
         kernel::UdpSocket::bind(address).map(|socket| Self(socket.into()))
     }
 
-    /// The same: hosts of a simulation have one worker at an address.
+    /// Hosts of a simulation have one worker at an address.
+    pub(crate) fn share(&self) -> io::Result<()> {
+        Ok(())
+    }
+
+    /// The same as [`UdpSocket::bind`].
     pub(crate) fn bind_shared(address: SocketAddr) -> io::Result<Self> {
         Self::bind(address)
     }

@@ -4,7 +4,7 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 use crate::net::steer::Instruction;
 
@@ -24,6 +24,13 @@ impl UdpSocket {
         socket.set_nonblocking(true)?;
         socket.bind(&address.into())?;
         Ok(Self(socket.into()))
+    }
+
+    /// Lets others be bound to its address from now on, by [`UdpSocket::bind_shared`]. Until then another
+    /// server there was an error, and a free port nobody else's: of sockets that share, the kernel gives the
+    /// same free port to two.
+    pub(crate) fn share(&self) -> io::Result<()> {
+        SockRef::from(&self.0).set_reuse_port(true)
     }
 
     /// The same, with others at one address (`SO_REUSEPORT`): the kernel gives all datagrams of one sender
