@@ -32,7 +32,7 @@ pub enum SetupError {
     TooManyStreams,
     /// A rollover counter or index would go back, which would reuse a key stream or permit replays.
     Backwards,
-    /// The SRTCP index is not below 2^31.
+    /// The SRTCP index is not below 2^31, or the RTP index not below 2^48.
     IndexTooLarge,
     /// This CPU cannot run the backend of the configuration.
     UnsupportedBackend,
@@ -117,7 +117,7 @@ impl fmt::Display for SetupError {
             Self::UnknownSsrc => "no stream has this SSRC and there is no template key",
             Self::TooManyStreams => "the cap on streams is reached",
             Self::Backwards => "rollover counters and indices never go back",
-            Self::IndexTooLarge => "an SRTCP index is below 2^31",
+            Self::IndexTooLarge => "an SRTCP index is below 2^31, an SRTP index below 2^48",
             Self::UnsupportedBackend => "this CPU cannot run the backend asked for",
         })
     }

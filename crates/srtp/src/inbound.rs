@@ -13,6 +13,7 @@ use crate::cipher::cm::{self, CmJob, CmKey};
 use crate::config::Config;
 use crate::outbound::{E_FLAG, rtcp_aad};
 use crate::packet::{PacketIndex, RTCP_CLEAR, ReplayWindow, RtpHeader, Verdict, rtcp_sender};
+use crate::position::{InboundPosition, UsedIndices, check_position};
 use crate::session_key::{Cipher, KeyGroup, SessionKey, Transform};
 use crate::{MasterKey, Profile, SetupError, UnprotectError};
 
@@ -229,6 +230,43 @@ impl InboundContext {
     pub fn roc(&self, ssrc: u32) -> Option<u32> {
         let stream = self.streams.get(ssrc)?;
         Some(stream.roc.unwrap_or_else(|| PacketIndex(stream.rtp.highest().unwrap_or(0)).roc()))
+    }
+
+    /// How far each stream is, for a context with the same keys that goes on in place of this one. Streams
+    /// with keys of their own are left out.
+    pub fn positions(&self) -> impl Iterator<Item = InboundPosition> {
+        let shared = self.streams.iter().filter(|(_, stream)| stream.own.is_none());
+        shared.map(|(ssrc, stream)| InboundPosition {
+            ssrc,
+            rtp: UsedIndices::of(&stream.rtp),
+            rtcp: UsedIndices::of(&stream.rtcp),
+        })
+    }
+
+    /// Goes on with a stream where another context was. What that has accepted is refused as a replay, and
+    /// so are packets more than 64 behind.
+    ///
+    /// # Errors
+    /// [`SetupError::StreamExists`], [`SetupError::TooManyStreams`], [`SetupError::NoKeys`] without template
+    /// keys, [`SetupError::IndexTooLarge`].
+    pub fn resume(&mut self, position: &InboundPosition) -> Result<(), SetupError> {
+        check_position(position.rtp, position.rtcp.map(|used| used.highest))?;
+        if self.template.is_none() {
+            return Err(SetupError::NoKeys);
+        }
+        if self.streams.get(position.ssrc).is_some() {
+            return Err(SetupError::StreamExists);
+        }
+        self.insert(position.ssrc, None).map_err(|_| SetupError::TooManyStreams)?;
+        if let Some(stream) = self.streams.get_mut(position.ssrc) {
+            if let Some(used) = position.rtp {
+                stream.rtp = used.window(self.config.rtp_replay_window_packets);
+            }
+            if let Some(used) = position.rtcp {
+                stream.rtcp = used.window(self.config.rtcp_replay_window_packets);
+            }
+        }
+        Ok(())
     }
 
     /// Number of streams.

@@ -42,6 +42,7 @@ mod key_derivation;
 mod master_key;
 mod outbound;
 mod packet;
+mod position;
 mod profile;
 mod sent_packets;
 mod session_key;
@@ -56,6 +57,7 @@ pub use error::{ProtectError, SetupError, UnprotectError};
 pub use inbound::InboundContext;
 pub use master_key::MasterKey;
 pub use outbound::OutboundContext;
+pub use position::{InboundPosition, OutboundPosition, UsedIndices};
 pub use profile::Profile;
 pub use tags::{TagPlaces, TagQueue};
 

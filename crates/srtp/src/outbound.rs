@@ -11,6 +11,7 @@ use ssrc_map::SsrcMap;
 use crate::cipher::cm::{self, CmJob};
 use crate::config::Config;
 use crate::packet::{PACKET_MAX, PacketIndex, RTCP_CLEAR, ReplayWindow, RtpHeader, Verdict, rtcp_sender};
+use crate::position::{OutboundPosition, UsedIndices, check_position};
 use crate::sent_packets::SentPackets;
 use crate::session_key::{Cipher, KeyGroup, SessionKey, Transform};
 use crate::tags::{TagQueue, Waiting};
@@ -337,6 +338,41 @@ impl OutboundContext {
     /// Index of the next SRTCP packet of a stream; 2^31 when there can be none.
     pub fn rtcp_index(&self, ssrc: u32) -> Option<u32> {
         self.streams.get(ssrc).map(|stream| stream.rtcp_next)
+    }
+
+    /// How far each stream is, for a context with the same keys that goes on in place of this one, which
+    /// must protect nothing any more. Streams with keys of their own are left out.
+    pub fn positions(&self) -> impl Iterator<Item = OutboundPosition> {
+        let shared = self.streams.iter().filter(|(_, stream)| stream.own.is_none());
+        shared.map(|(ssrc, stream)| OutboundPosition {
+            ssrc,
+            rtp: UsedIndices::of(&stream.used),
+            rtcp_next: stream.rtcp_next,
+        })
+    }
+
+    /// Goes on with a stream where another context was. What was sent there cannot be
+    /// [protected again](Self::protect_rtp_again).
+    ///
+    /// # Errors
+    /// [`SetupError::StreamExists`], [`SetupError::TooManyStreams`], [`SetupError::NoKeys`] without template
+    /// keys, [`SetupError::IndexTooLarge`].
+    pub fn resume(&mut self, position: &OutboundPosition) -> Result<(), SetupError> {
+        check_position(position.rtp, Some(position.rtcp_next.into()))?;
+        if self.template.is_none() {
+            return Err(SetupError::NoKeys);
+        }
+        if self.streams.get(position.ssrc).is_some() {
+            return Err(SetupError::StreamExists);
+        }
+        self.insert(position.ssrc, None).map_err(|_| SetupError::TooManyStreams)?;
+        if let Some(stream) = self.streams.get_mut(position.ssrc) {
+            stream.rtcp_next = position.rtcp_next;
+            if let Some(used) = position.rtp {
+                stream.used = used.window(self.config.rtp_replay_window_packets);
+            }
+        }
+        Ok(())
     }
 
     /// Number of streams.

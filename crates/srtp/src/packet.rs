@@ -184,6 +184,29 @@ impl ReplayWindow {
         (64..=32_768).contains(&size) && size.is_multiple_of(64)
     }
 
+    /// A window in which every index up to `highest` is marked.
+    pub(crate) fn all_marked(size: usize, highest: u64) -> Self {
+        let mut window = Self { highest, begun: true, ..Self::new(size) };
+        window.words.fill(u64::MAX);
+        window.newest = u64::MAX >> (63 - highest % 64);
+        window
+    }
+
+    /// Whether `index` is in the window, and marked.
+    pub(crate) fn is_marked(&self, index: u64) -> bool {
+        self.look(index) == Verdict::Seen
+    }
+
+    /// Makes an index below the highest, and in the window, one that was not seen.
+    pub(crate) fn unmark(&mut self, index: u64) {
+        if index / 64 == self.highest / 64 {
+            self.newest &= !bit(index);
+        } else {
+            let word = self.word(index);
+            self.words[word] &= !bit(index);
+        }
+    }
+
     /// The highest index marked.
     #[inline]
     pub(crate) fn highest(&self) -> Option<u64> {
@@ -250,8 +273,38 @@ const fn bit(index: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::position::UsedIndices;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+
+    proptest! {
+        #[test]
+        fn a_window_that_is_taken_up_knows_what_the_one_before_knew(
+            steps in proptest::collection::vec(0_u64..200, 1..100),
+            first in 0_u64..1 << 40,
+        ) {
+            let mut window = ReplayWindow::new(128);
+            let mut index = first;
+            for step in steps {
+                if window.look(index) == Verdict::New {
+                    window.mark(index);
+                }
+                index = (index + step).saturating_sub(70);
+            }
+            let used = UsedIndices::of(&window).expect("one was marked");
+            let mut taken = used.window(128);
+            prop_assert_eq!(UsedIndices::of(&taken), Some(used));
+            let highest = used.highest;
+            for back in 0..64.min(highest + 1) {
+                prop_assert_eq!(taken.look(highest - back), window.look(highest - back), "{} back", back);
+            }
+            for back in 64..200.min(highest + 1) {
+                prop_assert_ne!(taken.look(highest - back), Verdict::New, "{} back", back);
+            }
+            taken.mark(highest + 100);
+            prop_assert_eq!(taken.look(highest + 99), Verdict::New);
+        }
+    }
 
     #[test]
     fn the_payload_begins_behind_csrcs_and_extension() {

@@ -12,6 +12,7 @@ mod mki;
 mod naive_twin;
 mod new_keys;
 mod nonce_never_repeats;
+mod positions;
 mod replay_window;
 mod rfc3711;
 mod rfc6188;
