@@ -36,6 +36,7 @@ pub mod dtls;
 pub mod sdp;
 pub mod tcp_framing;
 
+mod established;
 mod full;
 mod ice;
 mod lite;
@@ -45,6 +46,7 @@ mod stun;
 mod transmit;
 
 pub use dtls::SrtpKeys;
+pub use established::Established;
 pub use ice::{
     CANDIDATE_PAIRS_MAX, REMOTE_CANDIDATES_MAX, Refusal, Timeouts, USERNAME_BYTES_MAX, VALID_PATHS_MAX,
 };

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use is::stun::{StunMessage, TransId};
 
+use crate::established::Established;
 use crate::ice::{IceEvent, Refusal, USERNAME_BYTES_MAX, VALID_PATHS_MAX};
 use crate::sdp::{IceCredentials, Transport};
 use crate::stun::{Class, Envelope, TransactionId, transaction_of, write};
@@ -116,6 +117,35 @@ impl LiteAgent {
             proven: None,
             over: false,
         }
+    }
+
+    /// What another process goes on with; `None` unless media flows.
+    pub(crate) fn established(&self, now: Instant) -> Option<Established> {
+        let (path, checked) = self.selected.filter(|_| self.media_flows && !self.over)?;
+        let seen = self.seen.iter().filter(|seen| seen.transaction != 0);
+        Some(Established {
+            local_ice: self.local.clone(),
+            remote_ice: self.remote.clone(),
+            path,
+            checked: now.saturating_duration_since(checked),
+            proven: self.proven,
+            seen: seen.map(|seen| (seen.transaction, seen.path)).collect(),
+        })
+    }
+
+    /// Goes on where another one was.
+    pub(crate) fn resumed(established: Established, timeouts: Timeouts, now: Instant) -> Self {
+        let Established { local_ice, remote_ice, path, checked, proven, seen } = established;
+        let checked = now.checked_sub(checked).unwrap_or(now);
+        let mut agent = Self::new(local_ice, remote_ice, timeouts, now);
+        agent.paths.push(ValidPath { path, checked, nominated: true });
+        agent.selected = Some((path, checked));
+        (agent.media_flows, agent.proven) = (true, proven);
+        for (place, (transaction, path)) in agent.seen.iter_mut().zip(seen) {
+            *place = Seen { transaction, path };
+            agent.seen_next = (agent.seen_next + 1) % TRANSACTIONS_MAX;
+        }
+        agent
     }
 
     /// Handles a STUN message. The order of the steps matters: find the owner, verify integrity,

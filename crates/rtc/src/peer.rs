@@ -14,6 +14,7 @@ use std::time::{Duration, Instant};
 use crate::Path;
 use crate::demux::{self, Kind};
 use crate::dtls::{self, Dtls, DtlsError, DtlsEvent, DtlsRole, SrtpKeys};
+use crate::established::Established;
 use crate::full::FullAgent;
 use crate::ice::{IceEvent, Refusal, Timeouts};
 use crate::lite::LiteAgent;
@@ -145,6 +146,8 @@ enum Handshake {
     Waiting(Box<dtls::Config>),
     /// In the handshake; `deadline` is `None` once there are keys.
     Running { dtls: Box<Dtls>, deadline: Option<Instant> },
+    /// Done by another process, which had the association.
+    DoneElsewhere,
     /// The peer has closed or failed.
     Over,
 }
@@ -202,6 +205,36 @@ impl Peer {
         };
         peer.handle_timeout(now);
         Ok(peer)
+    }
+
+    /// What another process has to know to go on with this peer; `None` unless it is connected, and a
+    /// server's side. Nothing changes.
+    #[must_use]
+    pub fn established(&self, now: Instant) -> Option<Established> {
+        let is_connected = match &self.handshake {
+            Handshake::Running { deadline, .. } => deadline.is_none(),
+            Handshake::DoneElsewhere => true,
+            Handshake::Waiting(_) | Handshake::Over => false,
+        };
+        match &self.agent {
+            Agent::Lite(agent) if is_connected => agent.established(now),
+            _ => None,
+        }
+    }
+
+    /// Goes on with a peer of another process. It is connected, and reports neither that nor its path.
+    #[must_use]
+    pub fn resume(established: Established, timeouts: Timeouts, now: Instant) -> Self {
+        Self {
+            agent: Agent::Lite(Box::new(LiteAgent::resumed(established, timeouts, now))),
+            handshake: Handshake::DoneElsewhere,
+            dtls_role: DtlsRole::Server,
+            dtls_timeout: timeouts.dtls,
+            dtls_path: None,
+            dtls_sent: None,
+            transmits: TransmitQueue::default(),
+            events: VecDeque::new(),
+        }
     }
 
     /// Takes a datagram of which [`demux::classify`] says that it is STUN or DTLS.
@@ -378,7 +411,7 @@ impl Peer {
         };
         let (dtls, deadline) = match &self.handshake {
             Handshake::Running { dtls, deadline } => (dtls.next_timeout(), *deadline),
-            Handshake::Waiting(_) | Handshake::Over => (None, None),
+            Handshake::Waiting(_) | Handshake::DoneElsewhere | Handshake::Over => (None, None),
         };
         [agent, dtls, deadline].into_iter().flatten().min()
     }

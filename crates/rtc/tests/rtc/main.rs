@@ -13,6 +13,7 @@ mod fuzz_corpus;
 mod ice_restart;
 mod ice_tcp;
 mod nat_rebinding;
+mod resumed;
 mod roles_and_limits;
 mod sdp_bombs;
 mod sdp_client;
