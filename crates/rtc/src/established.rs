@@ -6,11 +6,13 @@
 
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Path;
 use crate::sdp::IceCredentials;
 
 /// What goes over to the other process, beside the keys of media.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Established {
     /// Our ICE credentials.
     pub local_ice: IceCredentials,

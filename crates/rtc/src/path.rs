@@ -5,10 +5,12 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+use serde::{Deserialize, Serialize};
+
 use crate::sdp::Transport;
 
 /// Both socket addresses of a connection between this host and a peer, and the transport.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Path {
     /// Our address the datagram came to, or leaves from. With NAT 1:1 the address of the socket,
     /// not the announced one.

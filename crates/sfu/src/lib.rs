@@ -43,6 +43,7 @@ mod dependencies;
 mod early;
 mod encoding;
 mod feedback;
+mod hand_over;
 mod header_profile;
 mod inputs;
 mod joining;
@@ -82,6 +83,7 @@ mod viewers;
 
 pub use batch::{Batch, BatchPackets};
 pub use clock::{NtpRtpMapping, RemoteClock, WallClock};
+pub use hand_over::{PublisherPosition, ViewerTrackPosition};
 pub use header_profile::HEADER_LEN_MAX;
 pub use inputs::{PublisherInput, TrackInput, TrackPayload, ViewerInput, ViewerPayload, ViewerTrackInput};
 pub use joining::JoinError;

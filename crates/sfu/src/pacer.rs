@@ -111,6 +111,16 @@ impl Pacer {
         }
     }
 
+    /// The transport-wide number of the next packet, for another process.
+    pub fn next_number(&self) -> u16 {
+        self.next_number
+    }
+
+    /// Goes on with this number where another process has ended.
+    pub fn go_on_with(&mut self, next_number: u16) {
+        self.next_number = next_number;
+    }
+
     /// The transport-wide number of the next packet, which is taken.
     #[inline]
     pub(crate) fn take_number(&mut self, ssrc: u32, sequence_number: u16) -> u16 {

@@ -56,6 +56,21 @@ pub(crate) struct RtpRewriter {
     base: u64,
 }
 
+/// Where a rewriter is, for one in another process.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RewriterPosition {
+    /// The present source.
+    pub(crate) encoding: EncodingId,
+    /// Its highest extended sequence number.
+    pub(crate) last: u64,
+    /// The output number of the one after that.
+    pub(crate) next: u64,
+    /// Of the packet with the highest number.
+    pub(crate) timestamp: u32,
+    /// Output timestamp minus input timestamp.
+    pub(crate) timestamp_shift: u32,
+}
+
 /// The packet with the highest number.
 #[derive(Debug, Clone, Copy)]
 struct Newest {
@@ -150,6 +165,33 @@ impl RtpRewriter {
             removed: VecDeque::new(),
         };
         self.previous = self.current.replace(segment);
+    }
+
+    /// Where it is; `None` before the first packet.
+    pub(crate) fn position(&self) -> Option<RewriterPosition> {
+        let (segment, newest) = (self.current.as_ref()?, self.newest?);
+        let next = segment.last.wrapping_add(1).wrapping_add(segment.shift);
+        Some(RewriterPosition {
+            encoding: segment.encoding,
+            last: segment.last,
+            next: next.wrapping_sub(segment.removed.len() as u64),
+            timestamp: newest.timestamp,
+            timestamp_shift: segment.timestamp_shift,
+        })
+    }
+
+    /// Goes on where another one was. What is late from before is refused: who has had it is not known here.
+    pub(crate) fn resume(&mut self, position: RewriterPosition, now: Instant) {
+        let RewriterPosition { encoding, last, next, timestamp, timestamp_shift } = position;
+        self.current = Some(Segment {
+            encoding,
+            first: last.wrapping_add(1),
+            last,
+            shift: next.wrapping_sub(last.wrapping_add(1)),
+            timestamp_shift,
+            removed: VecDeque::new(),
+        });
+        self.newest = next.checked_sub(1).map(|number| Newest { number, timestamp, arrival: now });
     }
 
     /// Number after the highest.

@@ -58,6 +58,17 @@ impl SsrcTable {
         }
     }
 
+    /// SSRCs in use and what they are.
+    pub(crate) fn positions(&self) -> impl Iterator<Item = (u32, SsrcRole)> {
+        self.roles.iter().map(|(ssrc, role)| (ssrc, *role)).filter(|(_, role)| !role.is_retired)
+    }
+
+    /// An SSRC is this, as another process has found out.
+    pub(crate) fn resume(&mut self, ssrc: u32, role: SsrcRole) {
+        // As with those that were signalled.
+        let _ = self.roles.insert(ssrc, role);
+    }
+
     /// The role of the SSRC of a packet, if it is known.
     #[inline]
     pub(crate) fn get(&self, ssrc: u32) -> Option<SsrcRole> {

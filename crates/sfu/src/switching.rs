@@ -145,6 +145,28 @@ impl PacketStream {
         }
     }
 
+    /// A viewer gets the main output of a track with this added to its timestamps, which it has had in
+    /// another process.
+    pub(crate) fn resume_shift(&mut self, id: ViewerId, index: TrackIndex, timestamp_shift: u32) {
+        let Some(viewer) = self.viewers.get_mut(id).filter(|_| timestamp_shift != 0) else { return };
+        let Some(cold) = viewer.cold.tracks.iter_mut().find(|cold| cold.track == index) else { return };
+        let (main, track) = (RenditionId::MAIN, self.tracks.get_or_new(index));
+        if cold.layers.is_none() {
+            cold.layers = Some(Box::new(ViewerLayers {
+                wanted: Layer::BEST,
+                current: main,
+                target: main,
+                previous: VecDeque::new(),
+                had: PartsHad::default(),
+            }));
+            track.layered += 1;
+            // What it gets, and what it is to get.
+            track.main.users += 2;
+        }
+        let hot = &mut viewer.tracks[index];
+        (hot.is_layered, hot.plain, hot.timestamp_shift) = (true, RenditionId::NONE, timestamp_shift);
+    }
+
     /// What a viewer gets of a track, and what it is to get. [`Layer::BEST`] where it has no
     /// target.
     pub fn layer_of(&self, viewer: ViewerId, track: TrackIndex) -> Option<(Layer, Layer)> {

@@ -75,11 +75,13 @@ impl MasterKey {
         self.profile
     }
 
-    pub(crate) fn key(&self) -> &[u8] {
+    /// The key, to be handed to another process. A secret.
+    pub fn key(&self) -> &[u8] {
         &self.key[..self.profile.key_len()]
     }
 
-    pub(crate) fn salt(&self) -> &[u8] {
+    /// The salt, to be handed to another process with the key.
+    pub fn salt(&self) -> &[u8] {
         &self.salt[..self.profile.salt_len()]
     }
 

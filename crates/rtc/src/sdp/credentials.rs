@@ -1,9 +1,11 @@
 //! User fragment and password of an ICE agent (RFC 8839 section 5.4).
 
+use serde::{Deserialize, Serialize};
+
 use super::candidate::is_ice_char;
 
 /// What STUN checks between two agents are named and authenticated by.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct IceCredentials {
     /// `a=ice-ufrag`: 4 to 256 characters.
     pub ufrag: String,

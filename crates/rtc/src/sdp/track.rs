@@ -2,10 +2,11 @@
 
 use rtp::extension::ExtensionMap;
 use rtp::payload::{Codec, MediaKind};
+use serde::{Deserialize, Serialize};
 
 /// Feedback that both sides agreed on for a format (RFC 4585, RFC 5104,
 /// draft-holmer-rmcat-transport-wide-cc).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Feedback {
     /// Generic NACK: `nack`.
     pub nack: bool,
@@ -49,7 +50,7 @@ impl Feedback {
 }
 
 /// A codec under a payload type.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Format {
     /// RTP payload type, 0 to 127.
     pub payload_type: u8,
@@ -68,7 +69,7 @@ pub struct Format {
 }
 
 /// Redundant audio, RED (RFC 2198), of Opus.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RedFormat {
     /// Its payload type, 0 to 127.
     pub payload_type: u8,
@@ -79,7 +80,7 @@ pub struct RedFormat {
 }
 
 /// Repair packets for a track, by draft-ietf-payload-flexible-fec-scheme-03 ([`rtp::fec`]).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FecFormat {
     /// Their payload type, 0 to 127.
     pub payload_type: u8,
@@ -88,7 +89,7 @@ pub struct FecFormat {
 }
 
 /// An SSRC named in the session description.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Source {
     /// SSRC of the media.
     pub ssrc: u32,
@@ -97,7 +98,7 @@ pub struct Source {
 }
 
 /// One media description as it was agreed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TrackDescription {
     /// `a=mid`; empty when the offer has none.
     pub mid: String,

@@ -15,6 +15,8 @@ use std::error::Error;
 use std::fmt;
 use std::iter::FusedIterator;
 
+use serde::{Deserialize, Serialize};
+
 pub use dependency_descriptor::{
     CHAINS_MAX, DECODE_TARGETS_MAX, DESCRIPTOR_LEN_MAX, DecodeTarget, DependencyDescriptor, DependencyError,
     DependencyReader, DependencyStructure, DescriptorWriteError, FrameDependencies, Indication, LAYERS_MAX,
@@ -26,7 +28,7 @@ pub use values::{
 };
 
 /// The header extensions this server takes part in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum Extension {
     /// The m-line of the packet (RFC 9143 section 15).
@@ -94,7 +96,8 @@ impl Extension {
 /// at most one. Ids from 15 exist in the two-byte form only, and browsers do not offer them.
 ///
 /// Two small arrays, copied with the track they belong to: a lookup is an index, not a search.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "Vec<(u8, Extension)>", into = "Vec<(u8, Extension)>")]
 pub struct ExtensionMap {
     by_id: [Option<Extension>; 16],
     /// 0: none.
@@ -151,6 +154,18 @@ impl ExtensionMap {
     /// Whether no extension has an id.
     pub fn is_empty(&self) -> bool {
         self.ids == [0; Extension::ALL.len()]
+    }
+}
+
+impl From<Vec<(u8, Extension)>> for ExtensionMap {
+    fn from(entries: Vec<(u8, Extension)>) -> Self {
+        entries.into_iter().collect()
+    }
+}
+
+impl From<ExtensionMap> for Vec<(u8, Extension)> {
+    fn from(map: ExtensionMap) -> Self {
+        map.iter().collect()
     }
 }
 

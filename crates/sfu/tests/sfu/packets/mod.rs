@@ -11,6 +11,7 @@ mod ends;
 mod extensions;
 mod feedback;
 mod gop_cache;
+mod hand_over;
 mod key_frames;
 mod layers;
 mod mirror;
