@@ -11,6 +11,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::EndReason;
+use super::hand_over::HandedSession;
 use super::internal::InternalPublish;
 use super::relay::RelayCommand;
 use super::rtc::{LayerRefusal, LayerRequest, RtcOpen, RtcPatch};
@@ -102,6 +103,26 @@ pub enum Command {
         with_datagrams: bool,
         /// Where the answer goes.
         reply: oneshot::Sender<usize>,
+    },
+    /// Say what another process needs to go on with the sessions that it can have, and send nothing more,
+    /// until [`Command::LetGo`]. Datagrams wait already ([`Command::Hold`]).
+    HandOver {
+        /// Where the answer goes.
+        reply: oneshot::Sender<Vec<HandedSession>>,
+    },
+    /// Another process has these sessions now, which end here without a word; the others go on.
+    LetGo {
+        /// Which, in ascending order; none if that process has failed.
+        sessions: Arc<[SessionId]>,
+        /// Where the answer goes.
+        reply: oneshot::Sender<()>,
+    },
+    /// Go on with sessions of another process; answers with how many do.
+    Resume {
+        /// Them, publishers first.
+        sessions: Vec<HandedSession>,
+        /// Where the answer goes.
+        reply: oneshot::Sender<Vec<SessionId>>,
     },
     /// Stop accepting, tell every session, and end the thread when all are gone or after `deadline`.
     Drain {

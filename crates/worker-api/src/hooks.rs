@@ -18,6 +18,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 use jwt::Action;
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::denied::Denied;
@@ -209,6 +210,15 @@ pub struct Ended {
     pub bytes: u64,
 }
 
+/// What a process needs to report the end of a session that another one has let in.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedAdmission {
+    /// Id of the event that asked for it.
+    pub id: String,
+    /// When it was let in, since 1970.
+    pub since: Duration,
+}
+
 /// Somebody who has been let in. Dropping it reports the end.
 pub struct Admission {
     ended: Option<Ended>,
@@ -252,6 +262,17 @@ impl Admission {
             ended.asker.session = Some(session);
             (ended.has_begun, ended.reason, ended.bytes) = (has_begun, reason, bytes);
         }
+    }
+
+    /// What another process needs to report the end.
+    pub fn handed(&self) -> Option<HandedAdmission> {
+        let Ended { id, since, .. } = self.ended.as_ref()?;
+        Some(HandedAdmission { id: id.clone(), since: *since })
+    }
+
+    /// Another process reports the end.
+    pub fn forget(&mut self) {
+        self.ended = None;
     }
 
     /// Notes that a viewer of segments has made its last request.

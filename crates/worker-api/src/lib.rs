@@ -14,6 +14,7 @@ pub mod command;
 mod denied;
 pub mod directory_lock;
 mod end_reason;
+pub mod hand_over;
 pub mod handoff;
 pub mod hooks;
 pub mod internal;

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use rtc::PeerConfig;
 use rtc::sdp::{IceCredentials, TrackDescription};
+use serde::{Deserialize, Serialize};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::hooks::Admission;
@@ -18,7 +19,8 @@ use crate::traces::SessionTrace;
 use crate::usage::Uses;
 
 /// What a session is for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RtcRole {
     /// WHIP: the peer sends.
     Publish,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use media::Codec;
 use media::config::{AudioFormat, VideoFormat};
+use serde::{Deserialize, Serialize};
 
 use super::EndCounters;
 use super::columns::OutboxCounters;
@@ -15,7 +16,7 @@ use super::relay::RelayCounters;
 pub use super::role::Role;
 
 /// Identifies a session for its whole life: worker index in the upper 16 bits, a serial number below.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct SessionId(pub u64);
 
 impl SessionId {

@@ -3,6 +3,7 @@
 //! Whoever may use the API gets a fresh answer. What strangers may ask (`/readyz`) is answered from one that
 //! is kept for a moment and shared, so that they interrupt a worker a few times a second at most.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
@@ -10,6 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::EndReason;
 use crate::command::{Command, Listed, WorkerHandle, WorkerUnavailable};
+use crate::hand_over::HandedSession;
 use crate::internal::{self, InternalPublish, PublishRequest, Publisher, Refusal};
 use crate::relay::{self, RelayCommand, RelayRefusal};
 use crate::rtc::{LayerRefusal, LayerRequest, RtcOpen, RtcPatch, RtcRefusal};
@@ -198,6 +200,45 @@ impl WorkerHandles {
             undecided += self.ask(worker, Command::Hold { period, with_datagrams, reply }, answer).await?;
         }
         Ok(undecided)
+    }
+
+    /// Has all workers say what another process needs of their sessions, and send nothing more until they are
+    /// let go. `None` if one does not answer.
+    pub async fn hand_over(&self) -> Result<Vec<HandedSession>, NoAnswer> {
+        let mut sessions = Vec::new();
+        for worker in 0..self.count {
+            let (reply, answer) = oneshot::channel();
+            sessions.extend(self.ask(worker, Command::HandOver { reply }, answer).await?);
+        }
+        Ok(sessions)
+    }
+
+    /// Tells all workers which sessions another process has, in ascending order; the others go on.
+    pub async fn let_go(&self, sessions: Arc<[SessionId]>) {
+        for worker in 0..self.count {
+            let (reply, answer) = oneshot::channel();
+            let command = Command::LetGo { sessions: Arc::clone(&sessions), reply };
+            if let Err(NoAnswer { worker }) = self.ask(worker, command, answer).await {
+                tracing::warn!(worker, "a worker does not say that its sessions go on");
+            }
+        }
+    }
+
+    /// Has workers go on with sessions of another process. Which do.
+    pub async fn resume(&self, sessions: Vec<HandedSession>) -> Result<Vec<SessionId>, NoAnswer> {
+        let mut of_workers: Vec<Vec<_>> = (0..self.count).map(|_| Vec::new()).collect();
+        for session in sessions {
+            match of_workers.get_mut(session.id.worker()) {
+                Some(of_worker) => of_worker.push(session),
+                None => tracing::warn!(session = %session.id, "session lost: there are fewer workers"),
+            }
+        }
+        let mut resumed = Vec::new();
+        for (worker, sessions) in of_workers.into_iter().enumerate().filter(|(_, of)| !of.is_empty()) {
+            let (reply, answer) = oneshot::channel();
+            resumed.extend(self.ask(worker, Command::Resume { sessions, reply }, answer).await?);
+        }
+        Ok(resumed)
     }
 
     /// Tells all workers to stop. A worker that cannot be told has ended already, or ends with the process.

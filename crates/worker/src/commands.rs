@@ -53,6 +53,16 @@ impl Worker {
                     self.datagrams_wait_until_ms = if with_datagrams { until_ms } else { 0 };
                     let _ = reply.send(self.connections.undecided(self.ctx.now_ms));
                 }
+                Command::HandOver { reply } => {
+                    let _ = reply.send(self.packets.hand_over(&mut self.ctx));
+                }
+                Command::LetGo { sessions, reply } => {
+                    self.packets.let_go(&sessions);
+                    let _ = reply.send(());
+                }
+                Command::Resume { sessions, reply } => {
+                    let _ = reply.send(self.resume_sessions(sessions));
+                }
                 Command::Drain { deadline } => self.drain(deadline),
             }
             self.carry_out_actions();

@@ -186,6 +186,11 @@ impl Context {
         settings_for(&self.settings.applications, app)
     }
 
+    /// A session of another process has this id here.
+    pub(crate) fn note_session_id(&mut self, id: SessionId) {
+        self.last_serial = self.last_serial.max(id.serial());
+    }
+
     /// An id for a new session.
     pub(crate) fn next_session_id(&mut self) -> SessionId {
         self.last_serial += 1;

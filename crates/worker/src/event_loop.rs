@@ -326,8 +326,7 @@ impl Worker {
 
     pub(crate) fn is_drained(&self) -> bool {
         self.ctx.draining_until.is_some_and(|until| {
-            (self.connections.sessions.is_empty() && self.packets.sessions.is_empty())
-                || self.ctx.now_ms >= until
+            (self.connections.sessions.is_empty() && self.packets.are_all_gone()) || self.ctx.now_ms >= until
         })
     }
 }

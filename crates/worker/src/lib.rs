@@ -26,6 +26,7 @@ mod publication;
 mod publish;
 mod registry;
 mod requests;
+mod resume;
 mod rtsp;
 mod segments;
 #[cfg(feature = "simulated")]
@@ -104,6 +105,14 @@ pub struct StartingWorkers {
 }
 
 impl StartingWorkers {
+    /// Leaves datagrams to wait until that is over ([`Command::Hold`](worker_api::command::Command::Hold)):
+    /// sessions of another process come first.
+    #[must_use]
+    pub fn with_datagrams_waiting(mut self) -> Self {
+        self.loops.iter_mut().for_each(|worker| worker.datagrams_wait_until_ms = u64::MAX);
+        self
+    }
+
     /// Starts the threads; connections are accepted when this returns.
     ///
     /// # Errors

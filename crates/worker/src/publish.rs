@@ -330,6 +330,8 @@ impl Worker {
             time_over_ms: self.ctx.ends_at_ms(open.time_over),
             uses: open.uses,
             trace: open.trace,
+            keys: None,
+            is_handed_over: false,
             transport: Transport::new(peer, ufrag, self.ctx.now_ms),
             publications: Vec::new(),
             subscriptions: Vec::new(),

@@ -207,6 +207,9 @@ impl Packets {
     /// Hands on what came in since the last time and sends its audio; its video is queued for
     /// [`Packets::send_video`]. A defect that makes a stream panic ends that stream's sessions.
     pub(crate) fn forward(&mut self, ctx: &mut Context) {
+        if self.is_frozen {
+            return;
+        }
         while let Some(stream) = self.streams.dirty.pop() {
             self.guard_stream(ctx, stream, |packets, ctx| packets.forward_stream(ctx, stream));
         }
@@ -271,7 +274,7 @@ impl Packets {
     /// loop has to look at its sockets again. What is left is for the next turn. Audio leaves before: in one
     /// flush with video, which goes recipient by recipient, it would wait for the video of others.
     pub(crate) fn send_video(&mut self, ctx: &mut Context) {
-        if self.video.is_empty() {
+        if self.video.is_empty() || self.is_frozen {
             return;
         }
         self.flush(ctx);

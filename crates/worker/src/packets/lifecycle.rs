@@ -162,6 +162,9 @@ impl Packets {
     /// Why a session is over by the clock, if it is.
     fn overdue(&mut self, ctx: &Context, peer: PeerId) -> Option<EndReason> {
         let session = self.sessions.get(peer)?;
+        if session.is_handed_over {
+            return None;
+        }
         let opened_ms = self.columns.opened_ms(peer);
         let passed = |since_ms: u64, limit: Duration| u128::from(ctx.now_ms - since_ms) > limit.as_millis();
         if ctx.draining_until.is_some() {
@@ -231,7 +234,7 @@ impl Packets {
         tracing::info!(session = %id, ?role, stream, reason = text, seconds, bytes_in, bytes_out, "session ended");
         // BYE and close_notify, so that the peer need not wait for its time limits. A peer that no longer
         // consents gets nothing at all (RFC 7675 section 5.1).
-        if session.transport.consent_lost_ms.is_none() {
+        if session.transport.consent_lost_ms.is_none() && !session.is_handed_over {
             for subscription in &session.subscriptions {
                 let Some(viewer) = subscription.viewer else { continue };
                 let Some(stream) = self.streams.get_mut(subscription.stream) else { continue };

@@ -11,6 +11,7 @@
 #[cfg(feature = "simulated")]
 mod audit;
 mod forward;
+mod hand_over;
 pub(crate) mod inputs;
 mod layers;
 mod lifecycle;
@@ -125,6 +126,8 @@ pub(crate) struct Packets {
     packets_before: u64,
     pub(crate) counters: RtcCounters,
     notices: Notices,
+    /// Sessions were said to another process: nothing is sent until it is known whether it has them.
+    is_frozen: bool,
 }
 
 impl Packets {
@@ -162,6 +165,7 @@ impl Packets {
             packets_before: 0,
             counters: RtcCounters::default(),
             notices,
+            is_frozen: false,
         })
     }
 
@@ -187,6 +191,9 @@ impl Packets {
 
     /// Forwards what other workers and bridges gave, and does what is due by the clock.
     pub(crate) fn run_timers(&mut self, ctx: &mut Context) {
+        if self.is_frozen {
+            return;
+        }
         self.forward(ctx);
         while let Some((due, what)) = self.timers.pop(ctx.now) {
             match what {

@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use arrayvec::ArrayVec;
-use rtc::{Path, Peer};
+use rtc::{Path, Peer, SrtpKeys};
 use rtp::payload::MediaKind;
 use sfu::{Pacer, ViewerId};
 use srtp::{InboundContext, OutboundContext};
@@ -50,6 +50,10 @@ pub(crate) struct Session {
     pub(crate) uses: Option<Box<Uses>>,
     /// Its trace, if it has one.
     pub(crate) trace: Option<Box<SessionTrace>>,
+    /// Keys of its media, for another process.
+    pub(crate) keys: Option<Box<SrtpKeys>>,
+    /// Another process has it, or is about to.
+    pub(crate) is_handed_over: bool,
     pub(crate) transport: Transport,
     pub(crate) publications: Vec<SessionPublication>,
     pub(crate) subscriptions: Vec<Subscription>,

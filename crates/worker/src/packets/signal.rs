@@ -90,6 +90,7 @@ impl Packets {
             }
         };
         session.transport.state = State::Connected(Box::new(inbound));
+        session.keys = Some(Box::new(keys.clone()));
         if let Some(trace) = &mut session.trace {
             // Where DTLS was done first, the path is the last that is waited for; it is there in a moment.
             trace.reach(ctx.now, Stage::Dtls);
@@ -122,7 +123,7 @@ impl Packets {
 
     /// Makes a session a viewer of the streams that it plays, once it can be sent to: a picture that finds no
     /// route is gone.
-    fn join(&mut self, ctx: &mut Context, peer: PeerId) {
+    pub(super) fn join(&mut self, ctx: &mut Context, peer: PeerId) {
         if self.transports.get(peer).is_none_or(|transport| transport.paused) {
             return;
         }
@@ -164,7 +165,7 @@ impl Packets {
     }
 
     /// A path in terms of this worker.
-    fn route(&self, peer: PeerId, path: &Path) -> Option<Route> {
+    pub(super) fn route(&self, peer: PeerId, path: &Path) -> Option<Route> {
         match path.transport {
             rtc::sdp::Transport::Udp => {
                 let (port, _) = self.sockets.ports.iter().find(|(_, port)| port.local == path.local)?;

@@ -1,0 +1,272 @@
+//! WebRTC sessions that another process goes on with, as plain values.
+//!
+//! They are sent as MessagePack maps by name: a field that a later release adds has to have a default.
+//! **Secrets are in here**: keys of media, passwords of ICE, and what proves
+//! the right to a session's URL.
+
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+
+use rtc::Established;
+use rtc::sdp::{IceCredentials, TrackDescription};
+use serde::{Deserialize, Serialize};
+use sfu::{PublisherPosition, ViewerTrackPosition};
+use srtp::{InboundPosition, MasterKey, OutboundPosition, Profile, SetupError, UsedIndices};
+
+use crate::hooks::HandedAdmission;
+use crate::rtc::RtcRole;
+use crate::snapshot::SessionId;
+
+/// A session.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedSession {
+    /// Its id, which stays.
+    pub id: SessionId,
+    /// Publishes or plays.
+    pub role: RtcRole,
+    /// Application.
+    pub app: String,
+    /// Stream within it.
+    pub stream: String,
+    /// Who asked, by HTTP.
+    pub address: SocketAddr,
+    /// `User-Agent` of the request.
+    pub user_agent: Option<Box<str>>,
+    /// What was negotiated.
+    pub tracks: Vec<TrackDescription>,
+    /// For a player, which of the published tracks of its kind each of `tracks` plays.
+    pub published: Vec<usize>,
+    /// Most bits per second that a player wants.
+    pub bits_per_second_max: Option<u64>,
+    /// Highest pictures that a player wants.
+    pub height_max: Option<u16>,
+    /// When it ends because its token does, milliseconds from now.
+    pub ends_in_ms: Option<u64>,
+    /// When it ends because a hook said so, milliseconds from now.
+    pub time_over_in_ms: Option<u64>,
+    /// A hook has let it in.
+    pub admission: Option<HandedAdmission>,
+    /// ICE.
+    pub ice: Established,
+    /// Username fragments that lead to it.
+    pub ufrags: Vec<Box<str>>,
+    /// Keys of media, and how far they are used.
+    pub srtp: HandedSrtp,
+    /// Of a publisher.
+    pub publisher: Option<PublisherPosition>,
+    /// Of a player.
+    pub viewer: Vec<ViewerTrackPosition>,
+    /// Transport-wide number of the next packet to a player.
+    pub next_number: u16,
+}
+
+/// SRTP of a session.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedSrtp {
+    /// Number of the profile in DTLS.
+    profile: u16,
+    inbound: (Vec<u8>, Vec<u8>),
+    outbound: (Vec<u8>, Vec<u8>),
+    received: Vec<Received>,
+    sent: Vec<Sent>,
+}
+
+type Used = Option<(u64, u64)>;
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Received {
+    ssrc: u32,
+    rtp: Used,
+    rtcp: Used,
+}
+
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Sent {
+    ssrc: u32,
+    rtp: Used,
+    rtcp_next: u32,
+}
+
+fn used(indices: Option<UsedIndices>) -> Used {
+    indices.map(|indices| (indices.highest, indices.recent))
+}
+
+fn indices(used: Used) -> Option<UsedIndices> {
+    used.map(|(highest, recent)| UsedIndices { highest, recent })
+}
+
+impl HandedSrtp {
+    /// Of keys, and where their contexts are. `None` if their profile has no number.
+    pub fn new(
+        (inbound, outbound): (&MasterKey, &MasterKey),
+        received: impl Iterator<Item = InboundPosition>,
+        sent: impl Iterator<Item = OutboundPosition>,
+    ) -> Option<Self> {
+        let bytes = |key: &MasterKey| (key.key().to_vec(), key.salt().to_vec());
+        let received = received.map(|of| Received { ssrc: of.ssrc, rtp: used(of.rtp), rtcp: used(of.rtcp) });
+        let sent = sent.map(|of| Sent { ssrc: of.ssrc, rtp: used(of.rtp), rtcp_next: of.rtcp_next });
+        Some(Self {
+            profile: inbound.profile().dtls_id()?,
+            inbound: bytes(inbound),
+            outbound: bytes(outbound),
+            received: received.collect(),
+            sent: sent.collect(),
+        })
+    }
+
+    /// The keys: to unprotect, and to protect.
+    ///
+    /// # Errors
+    /// There is no such profile, or they are none of it.
+    pub fn keys(&self) -> Result<(MasterKey, MasterKey), SetupError> {
+        let profile = Profile::from_dtls_id(self.profile).ok_or(SetupError::KeyLength)?;
+        let key = |(key, salt): &(Vec<u8>, Vec<u8>)| MasterKey::new(profile, key, salt);
+        Ok((key(&self.inbound)?, key(&self.outbound)?))
+    }
+
+    /// What was unprotected.
+    pub fn received(&self) -> impl Iterator<Item = InboundPosition> {
+        let position =
+            |of: &Received| InboundPosition { ssrc: of.ssrc, rtp: indices(of.rtp), rtcp: indices(of.rtcp) };
+        self.received.iter().map(position)
+    }
+
+    /// What was protected.
+    pub fn sent(&self) -> impl Iterator<Item = OutboundPosition> {
+        let position =
+            |of: &Sent| OutboundPosition { ssrc: of.ssrc, rtp: indices(of.rtp), rtcp_next: of.rtcp_next };
+        self.sent.iter().map(position)
+    }
+}
+
+impl fmt::Debug for HandedSrtp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandedSrtp").field("profile", &self.profile).finish_non_exhaustive()
+    }
+}
+
+/// The URL of a session.
+#[derive(Clone, Serialize, Deserialize)]
+pub struct HandedUrl {
+    /// Which session it is of.
+    pub session: SessionId,
+    /// The end of the URL: by what it is found, and what proves the right to it.
+    pub token: Vec<u8>,
+    /// Who asked for it.
+    pub client: IpAddr,
+    /// The address that it asked to have named.
+    pub asked: Option<IpAddr>,
+    /// `a=mid` of the first media description.
+    pub mid: String,
+    /// What it plays: `app/stream`.
+    pub played: Option<String>,
+    /// The video tracks of that: line, `a=mid`, track, published track.
+    pub videos: Vec<(usize, String, usize, usize)>,
+    /// The entity tag of its ICE session.
+    pub tag: String,
+    /// ICE credentials of its client.
+    pub remote: IceCredentials,
+}
+
+impl fmt::Debug for HandedUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandedUrl").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rtc::Path;
+    use rtc::sdp::{FecFormat, Feedback, Format, RedFormat, Source};
+    use rtp::extension::{Extension, ExtensionMap};
+    use rtp::payload::{Codec, MediaKind};
+
+    use super::*;
+
+    fn track() -> TrackDescription {
+        let extensions: ExtensionMap =
+            [(1, Extension::Mid), (14, Extension::TransportCc)].into_iter().collect();
+        TrackDescription {
+            mid: "0".to_owned(),
+            kind: MediaKind::Video,
+            formats: vec![Format {
+                payload_type: 96,
+                codec: Codec::Vp8,
+                clock_rate: 90_000,
+                channels: 0,
+                fmtp: "x=1".to_owned(),
+                rtx_payload_type: Some(97),
+                feedback: Feedback { nack: true, ..Feedback::default() },
+            }],
+            extensions,
+            sources: vec![Source { ssrc: 1, rtx_ssrc: Some(2) }],
+            extmap_allow_mixed: true,
+            rids: vec!["h".to_owned()],
+            red: Some(RedFormat { payload_type: 63, media_payload_type: 111, is_preferred: true }),
+            fec: Some(FecFormat { payload_type: 98, ssrc: 3 }),
+        }
+    }
+
+    fn session() -> HandedSession {
+        let ice = |ufrag: &str| IceCredentials::new(ufrag, "0123456789012345678901").expect("credentials");
+        let path = Path::udp("192.0.2.1:1".parse().expect("one"), "[2001:db8::1]:2".parse().expect("one"));
+        let key =
+            |byte: u8| MasterKey::new(Profile::AesCm128HmacSha1_80, &[byte; 16], &[3; 14]).expect("a key");
+        let indices = |highest| Some(UsedIndices { highest, recent: u64::MAX });
+        let received = InboundPosition { ssrc: 7, rtp: indices((1 << 48) - 1), rtcp: None };
+        let sent = OutboundPosition { ssrc: 8, rtp: indices(0), rtcp_next: 5 };
+        HandedSession {
+            id: SessionId::new(3, 9),
+            role: RtcRole::Play,
+            app: "live".to_owned(),
+            stream: "a".to_owned(),
+            address: "192.0.2.1:9".parse().expect("one"),
+            user_agent: None,
+            tracks: vec![track()],
+            published: vec![0],
+            bits_per_second_max: None,
+            height_max: Some(720),
+            ends_in_ms: Some(1),
+            time_over_in_ms: None,
+            admission: Some(HandedAdmission { id: "event".to_owned(), since: Duration::from_millis(1_500) }),
+            ice: Established {
+                local_ice: ice("local"),
+                remote_ice: ice("remote"),
+                path,
+                checked: Duration::from_millis(2_345),
+                proven: Some(path),
+                seen: vec![(1, 2)],
+            },
+            ufrags: vec!["local".into()],
+            srtp: HandedSrtp::new((&key(1), &key(2)), [received].into_iter(), [sent].into_iter())
+                .expect("one"),
+            publisher: Some(PublisherPosition::default()),
+            viewer: Vec::new(),
+            next_number: 65_535,
+        }
+    }
+
+    #[test]
+    fn a_session_arrives_as_it_was_sent_and_what_is_added_later_is_skipped() {
+        let mut sent = serde_json::to_value(session()).expect("written");
+        sent["added"] = serde_json::json!({ "by": "a later release" });
+        sent["tracks"][0]["added"] = serde_json::json!(1);
+        let arrived: HandedSession = serde_json::from_value(sent).expect("read");
+        assert_eq!(arrived, session());
+        let (inbound, outbound) = arrived.srtp.keys().expect("keys");
+        assert_eq!((inbound.key(), outbound.key()), (&[1; 16][..], &[2; 16][..]));
+        assert_eq!(
+            arrived.srtp.received().next().and_then(|of| of.rtp).map(|of| of.highest),
+            Some((1 << 48) - 1)
+        );
+        assert_eq!(arrived.srtp.sent().next().map(|of| of.rtcp_next), Some(5));
+    }
+
+    #[test]
+    fn no_secret_is_shown() {
+        let shown = format!("{:?}", session());
+        assert!(!shown.contains("0123456789") && !shown.contains("[1, 1, 1"), "{shown}");
+    }
+}

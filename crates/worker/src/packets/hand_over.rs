@@ -1,0 +1,332 @@
+//! Sessions that go on in another process: said there by the old one, resumed by the new one.
+//!
+//! ```text
+//! old: hand_over ─▶ frozen ─▶ let_go: those that the other has are silent, the others go on
+//! new: Worker::resume_session ─▶ resume
+//! ```
+//! Nothing is sent from the moment when a session was said: an index of SRTP is used by one of the two
+//! processes only, and if the other one fails, this one has not used it either.
+
+use std::net::SocketAddr;
+
+use rtc::SrtpKeys;
+use rtc::sdp::Transport;
+use sfu::Pacer;
+use srtp::{InboundContext, OutboundContext};
+
+use super::Packets;
+use super::inputs;
+use super::session::{SendTransport, Session, State};
+use crate::context::Context;
+use crate::ids::PeerId;
+use crate::registry::Published;
+use crate::stats::columns::packets_reference;
+use worker_api::columns::NO_STREAM;
+use worker_api::hand_over::{HandedSession, HandedSrtp};
+use worker_api::rtc::{RtcNotice, RtcRole};
+use worker_api::snapshot::SessionId;
+
+/// Turns in which queued video has to have left. What is left then is lost, as in a network.
+const TURNS_MAX: usize = 64;
+
+impl Packets {
+    /// What another process needs of the sessions that it can have. Nothing is sent from now on.
+    pub(crate) fn hand_over(&mut self, ctx: &mut Context) -> Vec<HandedSession> {
+        self.forward(ctx);
+        for _ in 0..TURNS_MAX {
+            if !self.has_video_to_send() {
+                break;
+            }
+            self.send_video(ctx);
+            self.flush(ctx);
+        }
+        self.flush(ctx);
+        let mut handed = Vec::new();
+        for peer in self.sessions.ids() {
+            if let Some(session) = self.handed(ctx, peer) {
+                handed.push(session);
+                self.sessions[peer].is_handed_over = true;
+                if let Some(transport) = self.transports.get_mut(peer) {
+                    transport.paused = true;
+                }
+            }
+        }
+        self.is_frozen = true;
+        handed
+    }
+
+    fn handed(&self, ctx: &Context, peer: PeerId) -> Option<HandedSession> {
+        let session = self.sessions.get(peer)?;
+        let send = self.transports.get(peer).filter(|transport| !transport.paused)?;
+        let (State::Connected(inbound), Some(keys)) = (&session.transport.state, &session.keys) else {
+            return None;
+        };
+        let ice = session.transport.peer.established(ctx.now)?;
+        let stream = self.streams.get(session.streams().next()?)?;
+        let (app, name) = stream.publication.key.split_once('/')?;
+        let is_packets = matches!(ctx.directory.published(&stream.publication.key), Published::Packets(_));
+        let is_of_client = is_packets && !stream.is_sent_on && stream.publication.source.is_some();
+        if ice.path.transport != Transport::Udp || !is_of_client {
+            return None;
+        }
+        let (publication, subscription) = (session.publications.first(), session.subscriptions.first());
+        let tracks = publication.map(|publication| &publication.tracks);
+        let tracks = tracks.or(subscription.map(|subscription| &subscription.tracks))?;
+        let viewer = subscription.and_then(|subscription| subscription.viewer);
+        if session.role == RtcRole::Play && viewer.is_none() {
+            return None;
+        }
+        let left = |at_ms: Option<u64>| at_ms.map(|at_ms| at_ms.saturating_sub(ctx.now_ms));
+        Some(HandedSession {
+            id: session.id,
+            role: session.role,
+            app: app.to_owned(),
+            stream: name.to_owned(),
+            address: session.address,
+            user_agent: session.user_agent.clone(),
+            tracks: tracks.to_vec(),
+            published: subscription.map(|subscription| subscription.published.to_vec()).unwrap_or_default(),
+            bits_per_second_max: session.bits_per_second_max,
+            height_max: session.height_max,
+            ends_in_ms: left(session.ends_at_ms),
+            time_over_in_ms: left(session.time_over_ms),
+            admission: session.admission.as_ref().and_then(|admission| admission.handed()),
+            ice,
+            ufrags: session.transport.ufrags.to_vec(),
+            srtp: HandedSrtp::new(
+                (&keys.inbound, &keys.outbound),
+                inbound.positions(),
+                send.outbound.positions(),
+            )?,
+            publisher: publication.map(|_| stream.sfu.publisher_position(ctx.now)),
+            viewer: viewer.map(|viewer| stream.sfu.viewer_position(ctx.now, viewer)).unwrap_or_default(),
+            next_number: send.pacer.as_ref().map_or(0, |pacer| pacer.next_number()),
+        })
+    }
+
+    /// Another process has these sessions, in ascending order, which end here without a word. The others go
+    /// on: all of them if it has failed.
+    pub(crate) fn let_go(&mut self, gone: &[SessionId]) {
+        self.is_frozen = false;
+        for (peer, session) in self.sessions.iter_mut().filter(|(_, session)| session.is_handed_over) {
+            if gone.binary_search(&session.id).is_ok() {
+                if let Some(admission) = &mut session.admission {
+                    admission.forget();
+                }
+                continue;
+            }
+            session.is_handed_over = false;
+            if let Some(transport) = self.transports.get_mut(peer) {
+                transport.paused = false;
+            }
+        }
+    }
+
+    /// Whether all sessions have ended, or are another process's.
+    pub(crate) fn are_all_gone(&self) -> bool {
+        self.sessions.iter().all(|(_, session)| session.is_handed_over)
+    }
+
+    /// Whether this worker has a UDP port with this address.
+    pub(crate) fn has_port(&self, local: SocketAddr) -> bool {
+        self.sockets.ports.iter().any(|(_, port)| port.local == local)
+    }
+
+    /// Goes on with a session, which has been inserted. It ends if that is impossible.
+    pub(crate) fn resume(
+        &mut self,
+        ctx: &mut Context,
+        peer: PeerId,
+        handed: &HandedSession,
+    ) -> Result<(), &'static str> {
+        let resumed = self.resume_transport(ctx, peer, handed);
+        if resumed.is_err() {
+            // The other process says goodbye, and reports the end.
+            let session = &mut self.sessions[peer];
+            session.is_handed_over = true;
+            if let Some(admission) = &mut session.admission {
+                admission.forget();
+            }
+            self.end(ctx, peer, worker_api::EndReason::Defect);
+            return resumed;
+        }
+        self.join(ctx, peer);
+        let subscription = self.sessions.get(peer).and_then(|session| session.subscriptions.first());
+        if let Some((stream, viewer)) = subscription.and_then(|of| Some((of.stream, of.viewer?))) {
+            self.streams[stream].sfu.resume_viewer(ctx.now, viewer, &handed.viewer);
+        }
+        self.drive(ctx, peer);
+        Ok(())
+    }
+
+    fn resume_transport(
+        &mut self,
+        ctx: &mut Context,
+        peer: PeerId,
+        handed: &HandedSession,
+    ) -> Result<(), &'static str> {
+        let (inbound, outbound) = handed.srtp.keys().map_err(|_| "its keys cannot be used")?;
+        let keys = SrtpKeys { profile: inbound.profile(), inbound, outbound };
+        let (mut receives, mut sends) = contexts(&keys).ok_or("its keys cannot be used")?;
+        let is_resumed = handed.srtp.received().all(|position| receives.resume(&position).is_ok())
+            && handed.srtp.sent().all(|position| sends.resume(&position).is_ok());
+        if !is_resumed {
+            return Err("its indices cannot be used");
+        }
+        let path = handed.ice.path;
+        let route = self.route(peer, &path).ok_or("it has no port")?;
+        let session: &mut Session = &mut self.sessions[peer];
+        session.keys = Some(Box::new(keys));
+        session.transport.state = State::Connected(Box::new(receives));
+        let stream = session.streams().next().map_or(NO_STREAM, packets_reference);
+        self.columns.takes_role(peer, session.role.for_stats(), stream);
+        let pacer = inputs::pacer(session.tracks(), session.bits_per_second_max, &ctx.settings.rtc);
+        let pacer = pacer.filter(|_| !session.subscriptions.is_empty()).map(|input| {
+            let mut pacer = Box::new(Pacer::new(ctx.now, input));
+            pacer.go_on_with(handed.next_number);
+            pacer
+        });
+        self.transports.set(peer, Some(SendTransport { outbound: sends, paused: false, route, pacer }));
+        if let super::session::Route::Udp { port, remote } = route {
+            self.bind_address(peer, port, remote, &path, ctx.now_ms);
+        }
+        self.counters.connected += 1;
+        // Fails when the control side has gone, which ends the process.
+        let _ = self.notices.send(RtcNotice::Connected(handed.id));
+        Ok(())
+    }
+}
+
+fn contexts(keys: &SrtpKeys) -> Option<(InboundContext, OutboundContext)> {
+    let config = srtp::Config::default();
+    let inbound = InboundContext::new(&config, std::slice::from_ref(&keys.inbound)).ok()?;
+    Some((inbound, OutboundContext::new(&config, std::slice::from_ref(&keys.outbound)).ok()?))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use rtc::sdp::IceCredentials;
+    use rtc::{Established, Path};
+    use srtp::{InboundPosition, MasterKey, OutboundPosition, Profile, UsedIndices};
+
+    use super::*;
+    use crate::event_loop::Worker;
+    use crate::packets::panic_tests::worker;
+
+    /// A session as another process hands it over, whose client is at a port of 192.0.2.1.
+    fn session(worker: &Worker, role: RtcRole, client: u16) -> HandedSession {
+        let key = |byte: u8| MasterKey::new(Profile::AeadAes128Gcm, &[byte; 16], &[9; 12]).expect("a key");
+        let ice =
+            |ufrag: &str| IceCredentials::new(ufrag, "0123456789012345678901234567").expect("credentials");
+        let (_, port) = worker.packets.sockets.ports.iter().next().expect("a port");
+        let path = Path::udp(port.local, ([192, 0, 2, 1], client).into());
+        let ufrag = format!("local{client}");
+        let indices = Some(UsedIndices { highest: 70_000, recent: 0b1011 });
+        let received = InboundPosition { ssrc: 1, rtp: indices, rtcp: indices };
+        let sent = OutboundPosition { ssrc: 2, rtp: indices, rtcp_next: 77 };
+        let srtp = HandedSrtp::new((&key(1), &key(2)), [received].into_iter(), [sent].into_iter());
+        HandedSession {
+            id: SessionId::new(0, client.into()),
+            role,
+            app: "live".to_owned(),
+            stream: "a".to_owned(),
+            address: "192.0.2.1:9".parse().expect("an address"),
+            user_agent: Some("a browser".into()),
+            tracks: Vec::new(),
+            published: Vec::new(),
+            bits_per_second_max: Some(500_000),
+            height_max: Some(720),
+            ends_in_ms: Some(60_000),
+            time_over_in_ms: None,
+            admission: None,
+            ice: Established {
+                local_ice: ice(&ufrag),
+                remote_ice: ice("remote"),
+                path,
+                checked: Duration::from_secs(2),
+                proven: Some(path),
+                seen: vec![(1, 2), (3, 4)],
+            },
+            ufrags: vec![ufrag.into()],
+            srtp: srtp.expect("a profile of DTLS"),
+            publisher: (role == RtcRole::Publish).then(Default::default),
+            viewer: Vec::new(),
+            next_number: if role == RtcRole::Play { 4_711 } else { 0 },
+        }
+    }
+
+    /// A worker with a publisher and two viewers of another process.
+    fn resumed() -> (Worker, Vec<HandedSession>, Vec<SessionId>) {
+        let (mut worker, mut noted) = worker();
+        let roles = [(RtcRole::Publish, 5), (RtcRole::Play, 8), (RtcRole::Play, 6)];
+        let sessions = roles.map(|(role, client)| session(&worker, role, client)).to_vec();
+        let mut ids: Vec<_> = sessions.iter().map(|session| session.id).collect();
+        assert_eq!(worker.resume_sessions(sessions.clone()), ids);
+        for id in &ids {
+            assert_eq!(noted.try_recv(), Ok(RtcNotice::Connected(*id)));
+        }
+        ids.sort_unstable();
+        (worker, sessions, ids)
+    }
+
+    #[test]
+    fn sessions_go_on_with_all_that_was_said_of_them() {
+        let (mut worker, said, ids) = resumed();
+        assert_eq!(worker.packets.hand_over(&mut worker.ctx), said);
+        assert!(worker.ctx.next_session_id() > ids[2], "no id is given twice");
+        let (_, port) = worker.packets.sockets.ports.iter().next().expect("a port");
+        let known = said.iter().map(|session| port.session_at(session.ice.path.remote));
+        let peers: Vec<_> = ids.iter().map(|id| worker.packets.find(*id)).collect();
+        assert_eq!(known.collect::<Vec<_>>(), [peers[0], peers[2], peers[1]]);
+        assert!(peers.iter().all(Option::is_some));
+    }
+
+    #[test]
+    fn nothing_is_sent_until_the_other_process_has_failed() {
+        let (mut worker, said, ids) = resumed();
+        let is_paused = |worker: &Worker| {
+            let paused = ids.iter().map(|id| {
+                let peer = worker.packets.find(*id).expect("it is there");
+                worker.packets.transports.get(peer).expect("it is connected").paused
+            });
+            paused.collect::<Vec<_>>()
+        };
+        worker.packets.hand_over(&mut worker.ctx);
+        assert_eq!(is_paused(&worker), [true; 3]);
+        worker.packets.let_go(&[]);
+        assert_eq!(is_paused(&worker), [false; 3]);
+        assert_eq!(worker.packets.hand_over(&mut worker.ctx), said, "and once more");
+    }
+
+    #[test]
+    fn what_the_other_process_has_ends_without_a_word() {
+        let (mut worker, _, ids) = resumed();
+        worker.packets.hand_over(&mut worker.ctx);
+        let sent = worker.packets.sockets.sent.packets;
+        worker.packets.let_go(&ids[..2]);
+        assert!(!worker.packets.are_all_gone());
+        worker.drain(Duration::from_secs(1));
+        assert_eq!(worker.packets.find(ids[2]), None, "it has this one still, and ends it");
+        assert!(worker.packets.find(ids[0]).is_some());
+        assert!(worker.packets.are_all_gone() && worker.is_drained());
+        assert_eq!(worker.packets.sockets.sent.packets, sent, "it has no track to say goodbye for");
+    }
+
+    #[test]
+    fn a_session_that_cannot_go_on_leaves_nothing() {
+        let (mut worker, _noted) = worker();
+        let player = session(&worker, RtcRole::Play, 5);
+        assert_eq!(worker.resume_sessions(vec![player.clone()]), [], "nobody publishes");
+        let elsewhere = Path::udp("203.0.113.1:1".parse().expect("an address"), player.ice.path.remote);
+        let mut publisher = session(&worker, RtcRole::Publish, 6);
+        publisher.ice.path = elsewhere;
+        assert_eq!(worker.resume_sessions(vec![publisher]), [], "no such port");
+        let publisher = session(&worker, RtcRole::Publish, 6);
+        let again = HandedSession { id: SessionId::new(0, 99), ..publisher.clone() };
+        assert_eq!(worker.resume_sessions(vec![publisher.clone(), again]), [publisher.id], "taken");
+        worker.packets.close(&mut worker.ctx, publisher.id, worker_api::EndReason::Kicked);
+        assert_eq!((worker.packets.sessions.len(), worker.packets.streams.iter().count()), (0, 0));
+    }
+}
