@@ -175,6 +175,11 @@ impl Context {
         self.of_address.places.take(address).ok_or(TooManyOfAddress)
     }
 
+    /// The same for one that another process has let in: however many come at once.
+    pub(crate) fn place_of_resumed(&self, address: IpAddr) -> Result<AddressSlot, TooManyOfAddress> {
+        self.of_address.places.take(address).ok_or(TooManyOfAddress)
+    }
+
     /// When a session is to end that may last until this time since 1970.
     pub(crate) fn ends_at_ms(&self, until: Option<Duration>) -> Option<u64> {
         let left = until?.saturating_sub(Clock::since_1970());

@@ -39,7 +39,8 @@ impl Worker {
         if is_published == (role == RtcRole::Publish) {
             return Err("its stream is not what it was");
         }
-        let place = self.ctx.place_of(handed.address.ip()).map_err(|_| "too many sessions of its address")?;
+        let place =
+            self.ctx.place_of_resumed(handed.address.ip()).map_err(|_| "too many sessions of its address")?;
         let hooks = self.ctx.policy.hooks.clone();
         let admission = handed.admission.as_ref().zip(hooks).map(|(admission, hooks)| {
             let asker = Asker {
