@@ -167,6 +167,9 @@ fn context_of(
             | Command::Publish(_)
             | Command::Tap(_)
             | Command::EndPublication { .. }
+            | Command::HandOver { .. }
+            | Command::LetGo { .. }
+            | Command::Resume { .. }
             | Command::Relay(_) => {}
         }
         Ok(())

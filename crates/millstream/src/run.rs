@@ -129,8 +129,25 @@ async fn begin_upgrade(running: &Running) -> Result<Successor, String> {
         workers.hold(HOLD, true).await
     };
     let _ = tokio::time::timeout(SETTLE_TIMEOUT, settled).await;
-    let begun = tokio::task::spawn_blocking(move || successor.go().map(|()| successor)).await;
-    let begun = begun.unwrap_or_else(|error| Err(error.to_string()));
+    let handed = async {
+        // What a worker has for another one has arrived after two turns.
+        workers.hold(HOLD, true).await?;
+        workers.hold(HOLD, true).await?;
+        workers.hand_over().await
+    };
+    let sessions = if successor.takes_sessions() { handed.await.unwrap_or_default() } else { Vec::new() };
+    let urls = running.context().rtc.hand_over();
+    let begun = tokio::task::spawn_blocking(move || {
+        let resumed = successor.go(&sessions, &urls)?;
+        Ok((successor, resumed))
+    });
+    let begun = begun.await.unwrap_or_else(|error| Err(error.to_string()));
+    // Those that the other one has end here without a word; the rest goes on, or is told.
+    let (begun, resumed) = match begun {
+        Ok((successor, resumed)) => (Ok(successor), resumed),
+        Err(reason) => (Err(reason), Vec::new()),
+    };
+    workers.let_go(resumed.into()).await;
     if begun.is_err() {
         // It ends by itself if a worker does not answer.
         let _ = workers.hold(Duration::ZERO, false).await;

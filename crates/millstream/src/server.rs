@@ -30,7 +30,7 @@ use crate::logging::{self, Logging};
 use crate::moq::{Moq, MoqParts};
 use crate::reload::{ReloadParts, Reloader};
 use crate::supervisor;
-use crate::upgrade::{Predecessor, Program, Successor};
+use crate::upgrade::{Predecessor, Program, Successor, resume_sessions};
 use config::Config;
 use config::error::ConfigError;
 use config::resolve::Resolved;
@@ -255,15 +255,19 @@ impl Running {
             predecessor.take_over()?;
         }
         let threads = |error| format!("the workers could not start: {error}");
-        let mut workers = starting.serve().map_err(threads)?;
         let has_taken_over = predecessor.is_some();
+        let starting = if has_taken_over { starting.with_datagrams_waiting() } else { starting };
+        let mut workers = starting.serve().map_err(threads)?;
+        let mut urls = Vec::new();
         if let Some(mut predecessor) = predecessor.take() {
+            urls = resume_sessions(workers.handles(), &mut predecessor).await;
             predecessor.serving();
             // Directories of recordings and uploads are its own until then.
             let finished = tokio::task::spawn_blocking(move || predecessor.wait_until_finished());
             let _ = finished.await;
         }
         let rtc = rtc_control(&current, &workers)?;
+        rtc.resume(urls);
         control::memory::watch(workers.memory());
         let [to_recordings, to_pushes, to_moq] = share_news(&mut workers);
         let files = recording_threads(record, upload, &mut workers, to_recordings);

@@ -13,6 +13,7 @@ use super::listeners::Listeners;
 use super::refusal::Refusal;
 use super::registry::{Limits, Registry};
 use worker_api::HomeOf;
+use worker_api::hand_over::HandedUrl;
 use worker_api::live::{Current, Live};
 use worker_api::overload::{Overload, OverloadCounters, OverloadOf};
 use worker_api::rate::RateLimit;
@@ -138,6 +139,46 @@ impl RtcControl {
     pub async fn take_notices(&self, mut notices: mpsc::UnboundedReceiver<RtcNotice>) {
         while let Some(notice) = notices.recv().await {
             self.registry.notice(notice);
+        }
+    }
+
+    /// URLs of connected sessions, for another process. Not of those whose ICE is being restarted.
+    pub fn hand_over(&self) -> Vec<HandedUrl> {
+        let handed = self.registry.hand_over().into_iter().filter_map(|(id, token, session)| {
+            let ice = session.ice.try_lock().ok()?;
+            let videos = session.played.iter().flat_map(|played| &played.videos);
+            let videos = videos.map(|video| (video.line, video.mid.clone(), video.track, video.published));
+            Some(HandedUrl {
+                session: id,
+                token,
+                client: session.client,
+                asked: session.asked,
+                mid: session.mid.clone(),
+                played: session.played.as_ref().map(|played| played.key.clone()),
+                videos: videos.collect(),
+                tag: ice.tag.clone(),
+                remote: ice.remote.clone(),
+            })
+        });
+        handed.collect()
+    }
+
+    /// URLs of sessions that another process has handed over.
+    pub fn resume(&self, urls: Vec<HandedUrl>) {
+        for url in urls {
+            let HandedUrl { session: id, token, client, asked, mid, played, videos, tag, remote } = url;
+            let video = |(line, mid, track, published)| VideoTrack { line, mid, track, published };
+            let videos = videos.into_iter().map(video).collect();
+            let session = Session {
+                worker: id.worker(),
+                client,
+                asked,
+                mid,
+                played: played.map(|key| Played { key, videos }),
+                ended: watch::Sender::new(()),
+                ice: Mutex::new(IceSession { tag, remote }),
+            };
+            self.registry.resume(id, &token, client, session);
         }
     }
 

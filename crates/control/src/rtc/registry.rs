@@ -149,6 +149,31 @@ impl<T> Registry<T> {
         bool::from(entry.verifier.ct_eq(&verifier)).then(|| (entry.session, Arc::clone(&entry.data)))
     }
 
+    /// Tokens of connected sessions and what is kept of them, for another process.
+    pub(super) fn hand_over(&self) -> Vec<(SessionId, Vec<u8>, Arc<T>)> {
+        let inner = self.lock();
+        let connected = inner.entries.iter().filter(|(_, entry)| !entry.pending);
+        let handed = connected.map(|(selector, entry)| {
+            (entry.session, [&selector[..], &entry.verifier].concat(), Arc::clone(&entry.data))
+        });
+        handed.collect()
+    }
+
+    /// Enters a connected session of another process, which `client` has asked for. Nothing happens with a
+    /// token that is none.
+    pub(super) fn resume(&self, session: SessionId, token: &[u8], client: IpAddr, data: T) {
+        let Some((selector, verifier)) = token.split_first_chunk() else { return };
+        let Ok(verifier) = verifier.try_into() else { return };
+        let mut inner = self.lock();
+        let entry =
+            Entry { verifier, session, network: network(client), pending: false, data: Arc::new(data) };
+        inner.entries.insert(*selector, entry);
+        inner.by_session.insert(session, *selector);
+        if let Some(load) = inner.workers.get_mut(session.worker()) {
+            load.sessions += 1;
+        }
+    }
+
     /// Takes in what a worker says about a session.
     pub(super) fn notice(&self, notice: RtcNotice) {
         let mut inner = self.lock();
@@ -332,6 +357,27 @@ mod tests {
             assert!(registry.find(other).is_none(), "{other}");
         }
         assert!(!format!("{registry:?}").contains(&token));
+    }
+
+    #[test]
+    fn a_token_is_good_in_another_process_once_its_session_is_connected() {
+        let old = Registry::new(2, limits());
+        let tokens = [1, 2].map(|serial| {
+            let reservation = old.reserve(ip("192.0.2.1"), Some(0), |_| None).expect("a reservation");
+            reservation.enter(SessionId::new(0, serial), "data").expect("entered")
+        });
+        old.notice(RtcNotice::Connected(SessionId::new(0, 1)));
+        let new = Registry::new(2, limits());
+        for (session, token, data) in old.hand_over() {
+            new.resume(session, &token, ip("192.0.2.1"), *data);
+            new.resume(SessionId::new(0, 9), &token[1..], ip("192.0.2.1"), *data);
+        }
+        let found = new.find(&tokens[0]).map(|(id, data)| (id, *data));
+        assert_eq!(found, Some((SessionId::new(0, 1), "data")));
+        assert!(new.find(&tokens[1]).is_none(), "it is not connected");
+        assert_eq!(new.len(), 1);
+        new.notice(RtcNotice::Ended(SessionId::new(0, 1)));
+        assert!(new.find(&tokens[0]).is_none() && new.is_clear());
     }
 
     #[test]

@@ -3,7 +3,9 @@
 //! ```text
 //! old ─▶ Sockets    what listens, with the sockets
 //! new ─▶ Prepared   configuration read, all addresses there, threads not started
+//! old ─▶ Session    one that goes over, and Url; from version 2 on
 //! old ─▶ Go         the old one accepts nobody any more
+//! new ─▶ Resumed    the sessions that go on; from version 2 on
 //! new ─▶ Serving    the new one does
 //! old ─▶ Finished   recordings and uploads are closed: their directories are the new one's
 //! ```
@@ -13,16 +15,23 @@
 //! default.
 
 use serde::{Deserialize, Serialize};
+use worker_api::snapshot::SessionId;
 use worker_api::sockets::SocketPlace;
 
 /// The version of these messages that this release speaks. It understands the one before, too.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
+/// From this version on sessions go over.
+pub(super) const WITH_SESSIONS: u32 = 2;
 
 /// What the old server says.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum ToNew {
     Sockets(Sockets),
+    /// A WebRTC session, as a message of its own: one that cannot be read is lost alone.
+    Session(Vec<u8>),
+    /// The URL of one.
+    Url(Vec<u8>),
     Go,
     Finished,
 }
@@ -44,6 +53,10 @@ pub(super) enum ToOld {
         version: u32,
         /// Release of the new server.
         release: String,
+    },
+    /// These sessions go on.
+    Resumed {
+        sessions: Vec<SessionId>,
     },
     Serving,
     Failed {

@@ -8,9 +8,11 @@
 mod channel;
 mod messages;
 mod predecessor;
+mod sessions;
 mod successor;
 
 pub(crate) use predecessor::Predecessor;
+pub(crate) use sessions::resume_sessions;
 pub(crate) use successor::{Program, Successor};
 
 /// Names the process that a server takes over from, in its environment. Their socket is standard input.

@@ -3,11 +3,14 @@
 use std::os::fd::AsFd;
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+use worker_api::hand_over::{HandedSession, HandedUrl};
+use worker_api::snapshot::SessionId;
 use worker_api::sockets::BoundSocket;
 
 use super::ENVIRONMENT;
 use super::channel::Channel;
-use super::messages::{ToNew, ToOld, VERSION, understands};
+use super::messages::{ToNew, ToOld, VERSION, WITH_SESSIONS, understands};
 
 /// How long the old server may take to send its sockets.
 const SOCKETS_TIMEOUT: Duration = Duration::from_secs(10);
@@ -25,6 +28,14 @@ pub(crate) struct Predecessor {
     sockets: Vec<BoundSocket>,
     /// The version of the messages that both understand.
     version: u32,
+    sessions: Vec<HandedSession>,
+    urls: Vec<HandedUrl>,
+}
+
+/// What one message has inside. Of another release it may be what this one cannot read.
+fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
+    let read = rmp_serde::from_slice(bytes);
+    read.inspect_err(|error| tracing::warn!(%error, "a session of the old server cannot be read")).ok()
 }
 
 impl Predecessor {
@@ -37,7 +48,13 @@ impl Predecessor {
         }
         let failed = |error: std::io::Error| format!("nothing to take over from process {parent}: {error}");
         let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
-        let mut old = Self { channel: Channel::of(socket), sockets: Vec::new(), version: VERSION };
+        let mut old = Self {
+            channel: Channel::of(socket),
+            sockets: Vec::new(),
+            version: VERSION,
+            sessions: Vec::new(),
+            urls: Vec::new(),
+        };
         let taken = old.receive_sockets();
         if let Err(reason) = &taken {
             old.failed(reason);
@@ -85,11 +102,28 @@ impl Predecessor {
         let prepared =
             ToOld::Prepared { version: self.version, release: env!("CARGO_PKG_VERSION").to_owned() };
         let sent = self.channel.send(&prepared, &[], SEND_TIMEOUT);
-        let go = sent.and_then(|()| self.channel.receive(GO_TIMEOUT));
-        match go {
-            Ok((ToNew::Go, _)) => Ok(()),
-            Ok(_) => Err("the old server says something else than to go on".to_owned()),
-            Err(error) => Err(format!("the old server does not hand over: {error}")),
+        sent.map_err(|error| format!("the old server does not listen: {error}"))?;
+        loop {
+            match self.channel.receive(GO_TIMEOUT) {
+                Ok((ToNew::Session(bytes), _)) => self.sessions.extend(read(&bytes)),
+                Ok((ToNew::Url(bytes), _)) => self.urls.extend(read(&bytes)),
+                Ok((ToNew::Go, _)) => return Ok(()),
+                Ok(_) => return Err("the old server says something else than to go on".to_owned()),
+                Err(error) => return Err(format!("the old server does not hand over: {error}")),
+            }
+        }
+    }
+
+    /// Its sessions, and their URLs.
+    pub(crate) fn take_sessions(&mut self) -> (Vec<HandedSession>, Vec<HandedUrl>) {
+        (std::mem::take(&mut self.sessions), std::mem::take(&mut self.urls))
+    }
+
+    /// Tells it which of them go on here.
+    pub(crate) fn resumed(&mut self, sessions: Vec<SessionId>) {
+        if self.version >= WITH_SESSIONS {
+            // What it has not heard of it ends, and so do its clients.
+            let _ = self.channel.send(&ToOld::Resumed { sessions }, &[], SEND_TIMEOUT);
         }
     }
 

@@ -1,15 +1,18 @@
 //! The server that takes over, as the running one sees it.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use worker_api::hand_over::{HandedSession, HandedUrl};
+use worker_api::snapshot::SessionId;
 use worker_api::sockets::BoundSocket;
 
 use super::ENVIRONMENT;
 use super::channel::Channel;
-use super::messages::{Sockets, ToNew, ToOld, VERSION, understands};
+use super::messages::{Sockets, ToNew, ToOld, VERSION, WITH_SESSIONS, understands};
 
 /// How long the new server may take until it is prepared: it asks hooks, key sets and name servers.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -26,6 +29,8 @@ pub(crate) struct Successor {
     process: Child,
     channel: Channel,
     release: String,
+    /// Of the messages that it speaks.
+    version: u32,
     has_taken_over: bool,
 }
 
@@ -42,7 +47,7 @@ impl Successor {
         let process = process.map_err(|error| format!("{path} cannot be started: {error}"))?;
         // Which holds the other end: it has to close when the process ends.
         drop(command);
-        let mut new = Self { process, channel, release: String::new(), has_taken_over: false };
+        let mut new = Self { process, channel, release: String::new(), version: 0, has_taken_over: false };
         let places = sockets.iter().map(|bound| bound.place).collect();
         let release = env!("CARGO_PKG_VERSION").to_owned();
         let message = ToNew::Sockets(Sockets { version: VERSION, release, places });
@@ -51,14 +56,16 @@ impl Successor {
         let answer = sent.and_then(|()| new.channel.receive(PREPARE_TIMEOUT));
         match answer {
             Ok((ToOld::Prepared { version, release }, _)) if understands(version) => {
-                new.release = release;
+                (new.release, new.version) = (release, version);
                 Ok(new)
             }
             Ok((ToOld::Prepared { version, release }, _)) => {
                 Err(format!("the new server, {release}, hands over by version {version} of the messages"))
             }
             Ok((ToOld::Failed { reason }, _)) => Err(format!("the new server: {reason}")),
-            Ok((ToOld::Serving, _)) => Err("the new server serves before it is asked to".to_owned()),
+            Ok((ToOld::Serving | ToOld::Resumed { .. }, _)) => {
+                Err("the new server serves before it is asked to".to_owned())
+            }
             Err(error) => Err(match new.exit_status() {
                 Some(status) => {
                     format!("the new server has ended ({status}); the log says why, or its standard error")
@@ -94,12 +101,30 @@ impl Successor {
         &self.release
     }
 
-    /// Has it serve; blocks. The error says why it does not. It ends when dropped, unless it is [let
-    /// go](Self::let_go).
-    pub(crate) fn go(&mut self) -> Result<(), String> {
-        let sent = self.channel.send(&ToNew::Go, &[], SEND_TIMEOUT);
-        match sent.and_then(|()| self.channel.receive(SERVE_TIMEOUT)) {
-            Ok((ToOld::Serving, _)) => Ok(()),
+    /// Whether sessions go over to it.
+    pub(crate) fn takes_sessions(&self) -> bool {
+        self.version >= WITH_SESSIONS
+    }
+
+    /// Has it serve, and go on with these sessions; blocks. Answers with those that do, in ascending order.
+    /// The error says why it does not serve. It ends when dropped, unless it is [let go](Self::let_go).
+    pub(crate) fn go(
+        &mut self,
+        sessions: &[HandedSession],
+        urls: &[HandedUrl],
+    ) -> Result<Vec<SessionId>, String> {
+        let mut resumed = Vec::new();
+        let sent = self.send_sessions(sessions, urls);
+        let sent = sent.and_then(|()| self.channel.send(&ToNew::Go, &[], SEND_TIMEOUT));
+        let mut answer = sent.and_then(|()| self.channel.receive(SERVE_TIMEOUT));
+        if let Ok((ToOld::Resumed { sessions }, _)) = &mut answer {
+            resumed = std::mem::take(sessions);
+            resumed.sort_unstable();
+            answer = self.channel.receive(SERVE_TIMEOUT);
+        }
+        match answer {
+            Ok((ToOld::Serving, _)) => Ok(resumed),
+            Ok((ToOld::Resumed { .. }, _)) => Err("the new server says twice what goes on".to_owned()),
             Ok((ToOld::Failed { reason }, _)) => Err(format!("the new server: {reason}")),
             Ok((ToOld::Prepared { .. }, _)) => Err("the new server does not say that it serves".to_owned()),
             Err(error) => Err(match self.exit_status() {
@@ -107,6 +132,18 @@ impl Successor {
                 None => format!("the new server does not say that it serves: {error}"),
             }),
         }
+    }
+
+    fn send_sessions(&mut self, sessions: &[HandedSession], urls: &[HandedUrl]) -> io::Result<()> {
+        for session in sessions {
+            let session = rmp_serde::to_vec_named(session).map_err(io::Error::other)?;
+            self.channel.send(&ToNew::Session(session), &[], SEND_TIMEOUT)?;
+        }
+        for url in urls {
+            let url = rmp_serde::to_vec_named(url).map_err(io::Error::other)?;
+            self.channel.send(&ToNew::Url(url), &[], SEND_TIMEOUT)?;
+        }
+        Ok(())
     }
 
     /// It goes on whatever becomes of this process.
@@ -194,11 +231,11 @@ mod tests {
         assert!(error.contains("exit status: 4"), "{error}");
         let mut new = started(&format!("{}exit 5", prepared(1))).expect("prepared");
         assert_eq!(new.release(), "9.0.0");
-        let error = new.go().expect_err("it has ended");
+        let error = new.go(&[], &[]).expect_err("it has ended");
         assert!(error.contains("ended before it took over"), "{error}");
         let failed = says(&ToOld::Failed { reason: "no room".to_owned() });
         let mut new = started(&format!("{}{failed}exec sleep 600", prepared(1))).expect("prepared");
-        assert_eq!(new.go().expect_err("it says so"), "the new server: no room");
+        assert_eq!(new.go(&[], &[]).expect_err("it says so"), "the new server: no room");
         let pid = nix::unistd::Pid::from_raw(new.pid() as i32);
         drop(new);
         assert!(nix::sys::signal::kill(pid, None).is_err(), "it was ended");
@@ -208,7 +245,7 @@ mod tests {
     fn one_that_serves_goes_on_after_this_one() {
         let serving = says(&ToOld::Serving);
         let mut new = started(&format!("{}{serving}exec sleep 600", prepared(1))).expect("prepared");
-        new.go().expect("it serves");
+        new.go(&[], &[]).expect("it serves");
         new.let_go();
         new.finished();
         let pid = nix::unistd::Pid::from_raw(new.pid() as i32);

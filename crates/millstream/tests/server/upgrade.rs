@@ -3,19 +3,23 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::Command;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use rtp::payload::MediaKind;
 use serde_json::Value;
 
 use crate::common::flv::sample_tags;
 use crate::common::http;
+use crate::common::rtc::Client;
 use crate::common::rtmp::RtmpClient;
-use crate::common::server::{BINARY, Server};
+use crate::common::server::{BINARY, ScratchDir, Server};
 use crate::common::{TIMEOUT, eventually};
 
 /// The process that has taken over, ended when dropped.
@@ -156,7 +160,7 @@ fn one_that_cannot_take_over_changes_nothing() {
 
 #[test]
 fn a_supervisor_hears_which_process_it_is() {
-    let directory = crate::common::server::ScratchDir::new();
+    let directory = ScratchDir::new();
     let path = directory.path().join("notify");
     let notified = UnixDatagram::bind(&path).expect("a socket");
     notified.set_read_timeout(Some(TIMEOUT)).expect("a socket");
@@ -194,4 +198,154 @@ fn a_socket_that_a_supervisor_has_bound_is_served() {
     let new = upgrade(&mut server);
     assert_eq!(http::get(address, "/healthz").expect("an answer").status, 200);
     new.end();
+}
+
+/// A publisher by WHIP and its viewers by WHEP, and what has been sent.
+struct Call {
+    publisher: Client,
+    viewers: Vec<Client>,
+    next: u32,
+    /// Of each viewer, all that it has got of audio and of video: sequence number, and number in the payload.
+    got: Vec<[Vec<(u16, u32)>; 2]>,
+}
+
+impl Call {
+    /// With a viewer for each worker.
+    fn begin(server: &Server, viewers: usize) -> Self {
+        let publisher = Client::publish(server, "live/call");
+        let viewers: Vec<_> = (0..viewers).map(|_| Client::play(server, "live/call")).collect();
+        let got = viewers.iter().map(|_| Default::default()).collect();
+        let mut call = Self { publisher, viewers, next: 0, got };
+        eventually("all viewers have both tracks", || {
+            call.send(true);
+            call.got.iter().flatten().all(|got| got.len() > 5).then_some(())
+        });
+        call
+    }
+
+    /// Sends a packet of each track, and takes what has come.
+    fn send(&mut self, is_key: bool) {
+        self.publisher.turn();
+        self.publisher.send_audio(self.next);
+        self.publisher.send_video(self.next, is_key, 200);
+        self.next += 1;
+        std::thread::sleep(Duration::from_millis(10));
+        self.take();
+    }
+
+    fn take(&mut self) {
+        for (viewer, got) in self.viewers.iter_mut().zip(&mut self.got) {
+            viewer.turn();
+            let [audio, video] = [MediaKind::Audio, MediaKind::Video].map(|kind| viewer.source(kind).ssrc);
+            for packet in viewer.media.drain(..) {
+                let packet = rtp::Packet::parse(&packet).expect("RTP");
+                let (at, payload) = match packet.ssrc() {
+                    ssrc if ssrc == audio => (0, &packet.payload()[4..8]),
+                    ssrc if ssrc == video && packet.payload()[1] == 0x10 => (1, &packet.payload()[11..15]),
+                    ssrc if ssrc == video => (1, &packet.payload()[4..8]),
+                    _ => continue,
+                };
+                let number = u32::from_be_bytes(payload.try_into().expect("four bytes"));
+                got[at].push((packet.sequence_number(), number));
+            }
+        }
+    }
+
+    /// Sends no key frame until `is_over`, and then some more.
+    fn go_on_until(&mut self, mut is_over: impl FnMut() -> bool) {
+        while !is_over() {
+            self.send(false);
+        }
+        (0..50).for_each(|_| self.send(false));
+        let last = self.next - 1;
+        eventually("the last packet has come", || {
+            self.take();
+            let has_last = |got: &Vec<(u16, u32)>| got.last().is_some_and(|(_, number)| *number == last);
+            self.got.iter().flatten().all(has_last).then_some(())
+        });
+    }
+
+    /// Every viewer has had each packet once, under numbers without a gap, since it began.
+    fn assert_whole(&self) {
+        for (viewer, got) in self.viewers.iter().zip(&self.got) {
+            assert_eq!((viewer.bad, viewer.closed), (0, false));
+            for got in got {
+                let is_next = |pair: &[(u16, u32)]| {
+                    pair[1].0 == pair[0].0.wrapping_add(1) && pair[1].1 == pair[0].1 + 1
+                };
+                // What it began with came from a cache, up to a newer key frame.
+                let odd: Vec<_> = got[5..].windows(2).filter(|pair| !is_next(pair)).collect();
+                assert!(odd.is_empty(), "{odd:?}");
+            }
+        }
+        assert!(!self.publisher.closed);
+    }
+}
+
+#[test]
+fn webrtc_sessions_go_on_over_two_upgrades() {
+    let mut server = Server::spawn_workers(2, "");
+    let mut call = Call::begin(&server, 2);
+    let homes: Vec<_> = server.sessions("role=player").iter().map(|one| one["worker"].clone()).collect();
+    assert_ne!(homes[0], homes[1], "each worker has a viewer");
+    let first = std::thread::scope(|scope| {
+        let upgraded = scope.spawn(|| upgrade(&mut server));
+        call.go_on_until(|| upgraded.is_finished());
+        upgraded.join().expect("upgraded")
+    });
+    call.assert_whole();
+    kill(first.0, Signal::SIGUSR2).expect("it runs");
+    let mut second = None;
+    call.go_on_until(|| {
+        second = serving(&server).filter(|pid| *pid != i64::from(first.0.as_raw()));
+        second.is_some() && kill(first.0, None).is_err()
+    });
+    let new = Successor(Pid::from_raw(second.expect("another") as i32));
+    call.assert_whole();
+    for client in call.viewers.iter().chain([&call.publisher]) {
+        assert_eq!(client.delete(), 200);
+        assert_eq!(client.delete(), 404, "it has ended");
+    }
+    new.end();
+}
+
+#[test]
+fn webrtc_sessions_go_on_when_no_process_takes_over() {
+    let server = Server::spawn_workers(2, "");
+    let mut call = Call::begin(&server, 2);
+    fs::write(server.dir.path().join("millstream.toml"), "[no_such_section]\n").expect("written");
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| ask(&server).status);
+        call.go_on_until(|| asked.is_finished());
+        assert_eq!(asked.join().expect("answered"), 409);
+    });
+    call.assert_whole();
+    assert_eq!(call.publisher.delete(), 200);
+}
+
+/// It says that it is prepared, hears all of this one's sessions, and ends.
+#[test]
+fn webrtc_sessions_go_on_when_the_other_process_ends_in_the_middle() {
+    let dir = ScratchDir::new();
+    let program = dir.path().join("millstream");
+    let prepared = b"\x81\xa8prepared\x82\xa7version\x02\xa7release\xa59.0.0";
+    let lengths = [prepared.len() as u32, 0].map(u32::to_le_bytes);
+    let bytes = lengths.as_flattened().iter().chain(prepared);
+    let octal: String = bytes.map(|byte| format!("\\{byte:03o}")).collect();
+    let script = format!("#!/bin/sh\nprintf '{octal}' >&0\nexec timeout 0.7 cat > /dev/null\n");
+    fs::write(&program, script).expect("written");
+    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("set");
+    // The server is started as if it were that program, which it then starts to take over.
+    let name = format!("exec -a '{}' \"$0\" \"$@\"", program.display());
+    let server = Server::spawn_under(&["bash", "-c", &name], 2, "");
+    let mut call = Call::begin(&server, 2);
+    std::thread::scope(|scope| {
+        let asked = scope.spawn(|| ask(&server));
+        call.go_on_until(|| asked.is_finished());
+        let answer = asked.join().expect("answered");
+        assert_eq!(answer.status, 409, "{}", answer.text());
+        assert!(answer.text().contains("ended before it took over"), "{}", answer.text());
+    });
+    call.assert_whole();
+    assert!(call.viewers.iter().all(|viewer| viewer.delete() == 200));
 }
