@@ -92,6 +92,8 @@ pub struct RtcStep {
     pub audio_latency: Option<Percentiles>,
     /// Interarrival jitter (RFC 3550) of each received track.
     pub jitter: Option<Percentiles>,
+    /// The longest time without a packet of media of each viewer.
+    pub longest_pause: Option<Percentiles>,
     /// From the begin of a viewer to its first whole key frame, for those started in this step.
     pub first_key: Option<Percentiles>,
     /// From the begin of a publisher to its keys, for those started in this step.
@@ -242,6 +244,7 @@ impl RtcStep {
             ("  of whole key frames to the last viewer", &self.delays.key_complete),
             ("audio latency", &self.audio_latency),
             ("jitter", &self.jitter),
+            ("longest pause of each viewer", &self.longest_pause),
             ("first key frame", &self.first_key),
             ("publisher connected", &self.connected),
             ("sent late", &self.send_lateness),

@@ -374,6 +374,11 @@ impl Conductor {
         counters.delays.clear();
         counters.audio_latency.clear();
         counters.lateness.clear();
+        for session in &mut self.engine.sessions {
+            if let Role::Viewer(Some(viewer)) = &mut session.role {
+                viewer.pauses.clear();
+            }
+        }
         self.live.stage(&format!("measuring for {:.0} s", load.run.duration.as_secs_f64()), sessions);
         let before = self.read();
         self.wait(load.run.duration)?;
@@ -427,6 +432,7 @@ impl Conductor {
             delays: new.delays.percentiles(),
             audio_latency: new.audio_latency.percentiles(),
             jitter: self.jitter().percentiles(),
+            longest_pause: self.longest_pauses().percentiles(),
             send_lateness: new.lateness.percentiles(),
             nacks_sent: new.nacks.asked - old.nacks.asked,
             nacks_received: new.nacks.heard - old.nacks.heard,
@@ -458,6 +464,15 @@ impl Conductor {
             Role::Viewer(Some(viewer)) => Some(&**viewer),
             _ => None,
         })
+    }
+
+    fn longest_pauses(&self) -> Times {
+        let now_ns = clock::wall_ns();
+        let mut times = Times::new();
+        for longest_ns in self.viewers().filter_map(|viewer| viewer.pauses.longest_ns(now_ns)) {
+            times.record_ns(longest_ns);
+        }
+        times
     }
 
     fn jitter(&self) -> Times {

@@ -76,6 +76,8 @@ pub struct Viewer {
     pub up_at: Option<Instant>,
     /// When media last came.
     pub last_media: Option<Instant>,
+    /// Times between its packets.
+    pub pauses: Pauses,
     until_decrypt: u32,
     arrivals: Option<Arrivals>,
     ssrc: u32,
@@ -83,6 +85,31 @@ pub struct Viewer {
     ask_for_key_at: Instant,
     /// Notes lengths and times of what it gets.
     pub tracer: Option<Box<Tracer>>,
+}
+
+/// Times between the packets of a viewer.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pauses {
+    last_ns: Option<u64>,
+    longest_ns: u64,
+}
+
+impl Pauses {
+    fn note(&mut self, at_ns: u64) {
+        let since = self.last_ns.map_or(0, |last| at_ns.saturating_sub(last));
+        (self.last_ns, self.longest_ns) = (Some(at_ns), self.longest_ns.max(since));
+    }
+
+    /// Forgets the longest one.
+    pub fn clear(&mut self) {
+        self.longest_ns = 0;
+    }
+
+    /// The longest one, nanoseconds, that which lasts included; `None` before the first packet.
+    pub fn longest_ns(&self, now_ns: u64) -> Option<u64> {
+        let lasts = now_ns.saturating_sub(self.last_ns?);
+        Some(self.longest_ns.max(lasts))
+    }
 }
 
 /// The sender of a track.
@@ -119,6 +146,7 @@ impl Viewer {
             key_frame: KeyFrame::default(),
             up_at: None,
             last_media: None,
+            pauses: Pauses::default(),
             until_decrypt: number as u32 % config.decrypt_one_in.max(1),
             arrivals: formats.transport_cc.map(|id| Arrivals::new(id, number, now)),
             ssrc: 0x4d00_0000 | number as u32,
@@ -146,6 +174,7 @@ impl Viewer {
         counters.packets_received += 1;
         counters.bytes_received += datagram.bytes.len() as u64;
         let at_ns = datagram.at_ns;
+        self.pauses.note(at_ns);
         if let Some(arrivals) = &mut self.arrivals {
             arrivals.note(datagram.bytes, at_ns);
         }
