@@ -170,6 +170,7 @@ fn context_of(
             | Command::HandOver { .. }
             | Command::LetGo { .. }
             | Command::Resume { .. }
+            | Command::GoOn { .. }
             | Command::Relay(_) => {}
         }
         Ok(())

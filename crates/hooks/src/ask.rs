@@ -498,6 +498,8 @@ mod tests {
             if publishes {
                 admission.note_published();
                 admission.note_published();
+                let handed = admission.handed().expect("an end to report");
+                assert_eq!(handed.is_recorded, expected, "another process does so too: {body}");
             }
             drop(admission);
             let mut recorded = Vec::new();

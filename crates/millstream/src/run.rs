@@ -25,6 +25,7 @@ use config::resolve::Resolved;
 use control::upgrade::{self, Upgraded};
 use worker_api::ListenAddresses;
 use worker_api::settings::WorkerSettings;
+use worker_api::snapshot::SessionId;
 
 /// How long the sessions of this server have to end. They find their streams at the new one.
 const HANDED_OVER_DRAIN: Duration = Duration::from_secs(2);
@@ -90,8 +91,7 @@ async fn serve(
             never = &mut answer_others => match never {},
         };
         match begun {
-            Ok(mut successor) => {
-                successor.let_go();
+            Ok(successor) => {
                 let (pid, release) = (successor.pid(), successor.release().to_owned());
                 tracing::info!(pid, release, "another server has taken over; this one ends");
                 supervisor::replaced_by(pid);
@@ -129,26 +129,32 @@ async fn begin_upgrade(running: &Running) -> Result<Successor, String> {
         workers.hold(HOLD, true).await
     };
     let _ = tokio::time::timeout(SETTLE_TIMEOUT, settled).await;
-    let handed = async {
-        // What a worker has for another one has arrived after two turns.
-        workers.hold(HOLD, true).await?;
-        workers.hold(HOLD, true).await?;
-        workers.hand_over().await
+    let sessions = match successor.takes_sessions() {
+        true => {
+            for _ in 0..2 {
+                // What a worker has for another one has arrived after two turns.
+                let _ = workers.hold(HOLD, true).await;
+            }
+            workers.hand_over().await
+        }
+        false => Vec::new(),
     };
-    let sessions = if successor.takes_sessions() { handed.await.unwrap_or_default() } else { Vec::new() };
     let urls = running.context().rtc.hand_over();
     let begun = tokio::task::spawn_blocking(move || {
-        let resumed = successor.go(&sessions, &urls)?;
-        Ok((successor, resumed))
+        let taken = successor.go(&sessions, &urls)?;
+        Ok((successor, taken))
     });
-    let begun = begun.await.unwrap_or_else(|error| Err(error.to_string()));
-    // Those that the other one has end here without a word; the rest goes on, or is told.
-    let (begun, resumed) = match begun {
-        Ok((successor, resumed)) => (Ok(successor), resumed),
-        Err(reason) => (Err(reason), Vec::new()),
+    let begun = match begun.await.unwrap_or_else(|error| Err(error.to_string())) {
+        Ok((mut successor, taken)) => {
+            // Those that the other one has end here without a word; the rest is told.
+            let ended = workers.let_go(taken.into()).await;
+            successor.let_go(ended).map(|()| successor)
+        }
+        Err(reason) => Err(reason),
     };
-    workers.let_go(resumed.into()).await;
     if begun.is_err() {
+        let nothing: [SessionId; 0] = [];
+        workers.let_go(nothing.into()).await;
         // It ends by itself if a worker does not answer.
         let _ = workers.hold(Duration::ZERO, false).await;
     }

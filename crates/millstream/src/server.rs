@@ -30,7 +30,7 @@ use crate::logging::{self, Logging};
 use crate::moq::{Moq, MoqParts};
 use crate::reload::{ReloadParts, Reloader};
 use crate::supervisor;
-use crate::upgrade::{Predecessor, Program, Successor, resume_sessions};
+use crate::upgrade::{Predecessor, Program, Successor, take_over_sessions};
 use config::Config;
 use config::error::ConfigError;
 use config::resolve::Resolved;
@@ -256,12 +256,15 @@ impl Running {
         }
         let threads = |error| format!("the workers could not start: {error}");
         let has_taken_over = predecessor.is_some();
-        let starting = if has_taken_over { starting.with_datagrams_waiting() } else { starting };
+        let starting = match predecessor.as_ref() {
+            Some(predecessor) => starting.before_sessions(predecessor.sessions()),
+            None => starting,
+        };
         let mut workers = starting.serve().map_err(threads)?;
         let mut urls = Vec::new();
-        if let Some(mut predecessor) = predecessor.take() {
-            urls = resume_sessions(workers.handles(), &mut predecessor).await;
-            predecessor.serving();
+        if let Some(old) = predecessor.take() {
+            let predecessor;
+            (predecessor, urls) = take_over_sessions(workers.handles(), old).await?;
             // Directories of recordings and uploads are its own until then.
             let finished = tokio::task::spawn_blocking(move || predecessor.wait_until_finished());
             let _ = finished.await;

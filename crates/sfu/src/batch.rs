@@ -323,6 +323,10 @@ pub(crate) struct Pending<'a> {
 }
 
 impl Pending<'_> {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
     fn numbers(&self) -> impl Iterator<Item = u64> {
         let all = self.parts.into_iter().flatten();
         let of_track =

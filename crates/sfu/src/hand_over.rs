@@ -79,6 +79,8 @@ pub struct ViewerTrackPosition {
     packets: u32,
     payload_bytes: u64,
     rtx_sequence_number: u16,
+    #[serde(default)]
+    repair_sequence_number: u16,
     /// The layer that it has asked for: encoding, spatial, temporal.
     #[serde(default)]
     fixed: Option<(Option<u8>, u8, u8)>,
@@ -186,7 +188,8 @@ impl PacketStream {
             let output = track.rendition(rendition)?;
             let is_main = rendition == RenditionId::MAIN && hot.pictures == PictureShift::NONE;
             let end = if hot.until == NEVER { output.cache.end() } else { hot.until };
-            let has_all = end >= output.cache.end() && cold.state != Progress::Waiting;
+            let is_sent = self.batches.pending(id.slot(), cold.track, rendition).is_empty();
+            let has_all = end >= output.cache.end() && cold.state != Progress::Waiting && is_sent;
             // Audio can be joined anywhere.
             let is_live = is_main && (has_all || cold.track.kind() == MediaKind::Audio);
             // What the time is by either output; the same for the main one.
@@ -204,6 +207,7 @@ impl PacketStream {
                 packets: hot.packets,
                 payload_bytes: hot.payload_bytes,
                 rtx_sequence_number: cold.rtx_sequence_number,
+                repair_sequence_number: cold.protection.as_ref().map_or(0, |of| of.next_repair().1),
                 fixed: fixed.map(|layer| (layer.encoding, layer.spatial, layer.temporal)),
             })
         };
@@ -219,6 +223,9 @@ impl PacketStream {
             let Some(cold) = viewer.cold.tracks.iter_mut().find(is_it) else { continue };
             let index = cold.track;
             cold.rtx_sequence_number = of.rtx_sequence_number;
+            if let Some(protection) = &mut cold.protection {
+                protection.go_on_with(of.repair_sequence_number);
+            }
             let hot = &mut viewer.tracks[index];
             (hot.packets, hot.payload_bytes) = (of.packets, of.payload_bytes);
             hot.sequence_shift = of.sequence_number.wrapping_sub(of.next as u16);

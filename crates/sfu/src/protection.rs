@@ -275,6 +275,11 @@ impl Protection {
         !self.due.is_empty()
     }
 
+    /// Goes on after the repair packets of another process, which had the same SSRC and keys.
+    pub(crate) fn go_on_with(&mut self, sequence_number: u16) {
+        self.next_sequence_number = sequence_number;
+    }
+
     /// SSRC and sequence number of the next repair packet.
     pub(crate) fn next_repair(&self) -> (u32, u16) {
         (self.ssrc, self.next_sequence_number)

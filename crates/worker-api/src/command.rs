@@ -114,15 +114,23 @@ pub enum Command {
     LetGo {
         /// Which, in ascending order; none if that process has failed.
         sessions: Arc<[SessionId]>,
-        /// Where the answer goes.
-        reply: oneshot::Sender<()>,
+        /// Where the answer goes: those of this worker that were ended since they were said.
+        reply: oneshot::Sender<Vec<SessionId>>,
     },
-    /// Go on with sessions of another process; answers with how many do.
+    /// Take sessions of another process, but send nothing until [`Command::GoOn`]; answers with those that
+    /// are taken.
     Resume {
         /// Them, publishers first.
         sessions: Vec<HandedSession>,
         /// Where the answer goes.
         reply: oneshot::Sender<Vec<SessionId>>,
+    },
+    /// The other process sends nothing to the sessions that were taken: go on with them.
+    GoOn {
+        /// Those that were ended there since they were said, which end here.
+        ended: Arc<[SessionId]>,
+        /// Where the answer goes.
+        reply: oneshot::Sender<()>,
     },
     /// Stop accepting, tell every session, and end the thread when all are gone or after `deadline`.
     Drain {

@@ -230,7 +230,11 @@ mod tests {
             height_max: Some(720),
             ends_in_ms: Some(1),
             time_over_in_ms: None,
-            admission: Some(HandedAdmission { id: "event".to_owned(), since: Duration::from_millis(1_500) }),
+            admission: Some(HandedAdmission {
+                id: "event".to_owned(),
+                since: Duration::from_millis(1_500),
+                is_recorded: true,
+            }),
             ice: Established {
                 local_ice: ice("local"),
                 remote_ice: ice("remote"),

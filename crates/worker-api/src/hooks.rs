@@ -217,6 +217,9 @@ pub struct HandedAdmission {
     pub id: String,
     /// When it was let in, since 1970.
     pub since: Duration,
+    /// What it publishes is to be recorded.
+    #[serde(default)]
+    pub is_recorded: bool,
 }
 
 /// Somebody who has been let in. Dropping it reports the end.
@@ -224,6 +227,7 @@ pub struct Admission {
     ended: Option<Ended>,
     /// What it publishes is to be recorded.
     is_recorded: bool,
+    has_published: bool,
     hooks: Hooks,
 }
 
@@ -232,7 +236,7 @@ impl Admission {
     pub fn new(hooks: Hooks, asker: Asker, id: String, since: Duration) -> Self {
         let reason = "not begun";
         let ended = Some(Ended { asker, id, since, has_begun: false, reason, bytes: 0 });
-        Self { ended, is_recorded: false, hooks }
+        Self { ended, is_recorded: false, has_published: false, hooks }
     }
 
     /// What it publishes is to be recorded, once it does.
@@ -244,7 +248,8 @@ impl Admission {
 
     /// Call it when its publication has begun.
     pub fn note_published(&mut self) {
-        if std::mem::take(&mut self.is_recorded)
+        if !std::mem::replace(&mut self.has_published, true)
+            && self.is_recorded
             && let Some(ended) = &self.ended
         {
             self.hooks.report(News::ToRecord { key: Arc::clone(&ended.asker.key) });
@@ -267,7 +272,7 @@ impl Admission {
     /// What another process needs to report the end.
     pub fn handed(&self) -> Option<HandedAdmission> {
         let Ended { id, since, .. } = self.ended.as_ref()?;
-        Some(HandedAdmission { id: id.clone(), since: *since })
+        Some(HandedAdmission { id: id.clone(), since: *since, is_recorded: self.is_recorded })
     }
 
     /// Another process reports the end.

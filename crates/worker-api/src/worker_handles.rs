@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::{Mutex, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::EndReason;
 use crate::command::{Command, Listed, WorkerHandle, WorkerUnavailable};
@@ -23,6 +23,8 @@ use crate::tap::{self, InternalTap, Tap, TapRefusal, TapRequest};
 pub const RELAY_WORKER: usize = 0;
 /// Time a worker has to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long a worker may take for all its sessions.
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Loads that differ by less than this, percent of a core, count as equal: then the number of sessions
 /// decides.
 const LOAD_STEP_PERCENT: f32 = 10.0;
@@ -194,38 +196,45 @@ impl WorkerHandles {
     /// Has all workers accept nobody for a while, or read no datagrams either. Answers how many connections
     /// are about to say what they want.
     pub async fn hold(&self, period: Duration, with_datagrams: bool) -> Result<usize, NoAnswer> {
-        let mut undecided = 0;
-        for worker in 0..self.count {
-            let (reply, answer) = oneshot::channel();
-            undecided += self.ask(worker, Command::Hold { period, with_datagrams, reply }, answer).await?;
-        }
-        Ok(undecided)
+        let hold = |_, reply| Command::Hold { period, with_datagrams, reply };
+        self.ask_each(ANSWER_TIMEOUT, hold).await.into_iter().sum()
     }
 
     /// Has all workers say what another process needs of their sessions, and send nothing more until they are
-    /// let go. `None` if one does not answer.
-    pub async fn hand_over(&self) -> Result<Vec<HandedSession>, NoAnswer> {
+    /// let go.
+    pub async fn hand_over(&self) -> Vec<HandedSession> {
+        let said = self.ask_each(HAND_OVER_TIMEOUT, |_, reply| Command::HandOver { reply }).await;
         let mut sessions = Vec::new();
-        for worker in 0..self.count {
-            let (reply, answer) = oneshot::channel();
-            sessions.extend(self.ask(worker, Command::HandOver { reply }, answer).await?);
-        }
-        Ok(sessions)
-    }
-
-    /// Tells all workers which sessions another process has, in ascending order; the others go on.
-    pub async fn let_go(&self, sessions: Arc<[SessionId]>) {
-        for worker in 0..self.count {
-            let (reply, answer) = oneshot::channel();
-            let command = Command::LetGo { sessions: Arc::clone(&sessions), reply };
-            if let Err(NoAnswer { worker }) = self.ask(worker, command, answer).await {
-                tracing::warn!(worker, "a worker does not say that its sessions go on");
+        for of_worker in said {
+            match of_worker {
+                Ok(of_worker) => sessions.extend(of_worker),
+                Err(NoAnswer { worker }) => {
+                    tracing::warn!(worker, "a worker does not say what its sessions are: they end");
+                }
             }
         }
+        sessions
     }
 
-    /// Has workers go on with sessions of another process. Which do.
-    pub async fn resume(&self, sessions: Vec<HandedSession>) -> Result<Vec<SessionId>, NoAnswer> {
+    /// Tells all workers which sessions another process has, in ascending order; the others go on. Answers
+    /// with those that were ended since they were said.
+    pub async fn let_go(&self, sessions: Arc<[SessionId]>) -> Vec<SessionId> {
+        let let_go = |_, reply| Command::LetGo { sessions: Arc::clone(&sessions), reply };
+        let mut ended = Vec::new();
+        for of_worker in self.ask_each(HAND_OVER_TIMEOUT, let_go).await {
+            match of_worker {
+                Ok(of_worker) => ended.extend(of_worker),
+                Err(NoAnswer { worker }) => {
+                    tracing::warn!(worker, "a worker does not say which of its sessions have ended");
+                }
+            }
+        }
+        ended
+    }
+
+    /// Has workers take sessions of another process. Which they have, or may have: of those nobody else may
+    /// say a word.
+    pub async fn resume(&self, sessions: Vec<HandedSession>) -> Vec<SessionId> {
         let mut of_workers: Vec<Vec<_>> = (0..self.count).map(|_| Vec::new()).collect();
         for session in sessions {
             match of_workers.get_mut(session.id.worker()) {
@@ -233,12 +242,30 @@ impl WorkerHandles {
                 None => tracing::warn!(session = %session.id, "session lost: there are fewer workers"),
             }
         }
-        let mut resumed = Vec::new();
-        for (worker, sessions) in of_workers.into_iter().enumerate().filter(|(_, of)| !of.is_empty()) {
-            let (reply, answer) = oneshot::channel();
-            resumed.extend(self.ask(worker, Command::Resume { sessions, reply }, answer).await?);
+        let ids = |sessions: &Vec<HandedSession>| sessions.iter().map(|session| session.id).collect();
+        let asked: Vec<Vec<SessionId>> = of_workers.iter().map(ids).collect();
+        let resume = |worker: usize, reply| Command::Resume {
+            sessions: std::mem::take(&mut of_workers[worker]),
+            reply,
+        };
+        let taken = self.ask_each(HAND_OVER_TIMEOUT, resume).await;
+        let taken = taken.into_iter().zip(asked).map(|(taken, asked)| {
+            taken.unwrap_or_else(|NoAnswer { worker }| {
+                tracing::error!(worker, "a worker does not say whether it goes on with sessions");
+                asked
+            })
+        });
+        taken.flatten().collect()
+    }
+
+    /// Has all workers go on with the sessions that they have taken, but for those that have `ended`.
+    pub async fn go_on(&self, ended: Arc<[SessionId]>) {
+        let go_on = |_, reply| Command::GoOn { ended: Arc::clone(&ended), reply };
+        for of_worker in self.ask_each(HAND_OVER_TIMEOUT, go_on).await {
+            if let Err(NoAnswer { worker }) = of_worker {
+                tracing::error!(worker, "a worker does not say that it goes on with sessions");
+            }
         }
-        Ok(resumed)
     }
 
     /// Tells all workers to stop. A worker that cannot be told has ended already, or ends with the process.
@@ -251,24 +278,30 @@ impl WorkerHandles {
     }
 
     async fn ask_all(&self, listed: &Listed) -> Snapshots {
-        // All are asked before any answer is awaited, so the states belong together as closely as may be.
-        let asked: Vec<_> = (0..self.count)
-            .map(|worker| {
-                let (reply, answer) = oneshot::channel();
-                let sent = (self.send)(worker, Command::Snapshot { sessions: listed.clone(), reply });
-                (worker, sent, answer)
-            })
-            .collect();
-        let deadline = Instant::now() + ANSWER_TIMEOUT;
-        let mut snapshots = Vec::with_capacity(asked.len());
+        let snapshot = |_, reply| Command::Snapshot { sessions: listed.clone(), reply };
+        self.ask_each(ANSWER_TIMEOUT, snapshot).await.into_iter().collect()
+    }
+
+    /// Asks all workers, before any answer is awaited: what they say belongs together as closely as may be.
+    async fn ask_each<T>(
+        &self,
+        time: Duration,
+        mut command: impl FnMut(usize, oneshot::Sender<T>) -> Command,
+    ) -> Vec<Result<T, NoAnswer>> {
+        let mut ask = |worker| {
+            let (reply, answer) = oneshot::channel();
+            (worker, (self.send)(worker, command(worker, reply)), answer)
+        };
+        let asked: Vec<_> = (0..self.count).map(&mut ask).collect();
+        let deadline = Instant::now() + time;
+        let mut answers = Vec::with_capacity(asked.len());
         for (worker, sent, answer) in asked {
-            let answer = tokio::time::timeout_at(deadline, answer).await;
-            match (sent, answer) {
-                (Ok(()), Ok(Ok(snapshot))) => snapshots.push(snapshot),
-                _ => return Err(NoAnswer { worker }),
-            }
+            answers.push(match (sent, timeout_at(deadline, answer).await) {
+                (Ok(()), Ok(Ok(answer))) => Ok(answer),
+                _ => Err(NoAnswer { worker }),
+            });
         }
-        Ok(snapshots)
+        answers
     }
 
     async fn ask<T>(

@@ -57,11 +57,14 @@ impl Worker {
                     let _ = reply.send(self.packets.hand_over(&mut self.ctx));
                 }
                 Command::LetGo { sessions, reply } => {
-                    self.packets.let_go(&sessions);
-                    let _ = reply.send(());
+                    let _ = reply.send(self.packets.let_go(&self.ctx, &sessions));
                 }
                 Command::Resume { sessions, reply } => {
                     let _ = reply.send(self.resume_sessions(sessions));
+                }
+                Command::GoOn { ended, reply } => {
+                    self.packets.go_on(&mut self.ctx, &ended);
+                    let _ = reply.send(());
                 }
                 Command::Drain { deadline } => self.drain(deadline),
             }

@@ -191,9 +191,9 @@ impl Context {
         settings_for(&self.settings.applications, app)
     }
 
-    /// A session of another process has this id here.
-    pub(crate) fn note_session_id(&mut self, id: SessionId) {
-        self.last_serial = self.last_serial.max(id.serial());
+    /// Sessions of another process have ids up to this one.
+    pub(crate) fn number_sessions_after(&mut self, serial: u64) {
+        self.last_serial = self.last_serial.max(serial);
     }
 
     /// An id for a new session.

@@ -105,11 +105,21 @@ pub struct StartingWorkers {
 }
 
 impl StartingWorkers {
-    /// Leaves datagrams to wait until that is over ([`Command::Hold`](worker_api::command::Command::Hold)):
-    /// sessions of another process come first.
+    /// Leaves datagrams to wait, and sends nothing to WebRTC sessions: those of another process come first.
     #[must_use]
-    pub fn with_datagrams_waiting(mut self) -> Self {
-        self.loops.iter_mut().for_each(|worker| worker.datagrams_wait_until_ms = u64::MAX);
+    pub fn before_sessions(
+        mut self,
+        sessions: impl Iterator<Item = worker_api::snapshot::SessionId>,
+    ) -> Self {
+        let mut highest = vec![0; self.loops.len()];
+        for session in sessions {
+            if let Some(serial) = highest.get_mut(session.worker()) {
+                *serial = session.serial().max(*serial);
+            }
+        }
+        for (worker, highest) in self.loops.iter_mut().zip(highest) {
+            worker.await_sessions(highest);
+        }
         self
     }
 

@@ -1,4 +1,5 @@
-//! WebRTC sessions that another process hands over go on here.
+//! WebRTC sessions that another process hands over: taken here, and gone on with when that one sends nothing
+//! to them any more.
 
 use std::sync::Arc;
 
@@ -7,15 +8,26 @@ use rtc::{Peer, Timeouts};
 use crate::event_loop::Worker;
 use crate::packets::inputs;
 use crate::packets::session::{Session, SessionPublication, Subscription, Transport};
-use crate::registry::{Lane, Origin, PublishedTracks};
+use crate::registry::{Lane, Origin, Published, PublishedTracks};
 use worker_api::auth::Action;
 use worker_api::hand_over::HandedSession;
-use worker_api::hooks::{Admission, Asker};
+use worker_api::hooks::{Admission, Asker, HandedAdmission, Hooks};
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{Protocol, SessionId};
 
+/// How long datagrams wait at most for what is to be said of sessions.
+const WAIT_MS_MAX: u64 = 60_000;
+
 impl Worker {
-    /// Goes on with sessions of another process. Which it does.
+    /// Has datagrams wait and sends nothing to WebRTC sessions until those of another process are here, whose
+    /// ids go up to this one.
+    pub(crate) fn await_sessions(&mut self, highest: u64) {
+        self.ctx.number_sessions_after(highest);
+        self.datagrams_wait_until_ms = self.ctx.now_ms + WAIT_MS_MAX;
+        self.packets.freeze();
+    }
+
+    /// Takes sessions of another process. Those that it has.
     pub(crate) fn resume_sessions(&mut self, sessions: Vec<HandedSession>) -> Vec<SessionId> {
         let mut resumed = Vec::new();
         for session in sessions {
@@ -35,14 +47,18 @@ impl Worker {
         if !self.packets.has_port(handed.ice.path.local) {
             return Err("its port is not one of this worker any more");
         }
-        let is_published = self.ctx.directory.home(&key).is_some();
-        if is_published == (role == RtcRole::Publish) {
+        let is_as_it_was = match role {
+            RtcRole::Publish => self.ctx.directory.home(&key).is_none(),
+            // Of its own publisher: nobody else can publish packets yet.
+            RtcRole::Play => matches!(self.ctx.directory.published(&key), Published::Packets(_)),
+        };
+        if !is_as_it_was {
             return Err("its stream is not what it was");
         }
         let place =
             self.ctx.place_of_resumed(handed.address.ip()).map_err(|_| "too many sessions of its address")?;
         let hooks = self.ctx.policy.hooks.clone();
-        let admission = handed.admission.as_ref().zip(hooks).map(|(admission, hooks)| {
+        let admit = |(admission, hooks): (&HandedAdmission, Hooks)| {
             let asker = Asker {
                 action: if role == RtcRole::Publish { Action::Publish } else { Action::Play },
                 key: key.as_str().into(),
@@ -51,16 +67,17 @@ impl Worker {
                 address: handed.address,
                 user_agent: handed.user_agent.clone(),
             };
-            Box::new(Admission::new(hooks, asker, admission.id.clone(), admission.since))
-        });
+            let resumed = Admission::new(hooks, asker, admission.id.clone(), admission.since);
+            Box::new(if admission.is_recorded { resumed.recorded() } else { resumed })
+        };
+        // Made last: one that is dropped reports an end.
+        let admission = || handed.admission.as_ref().zip(hooks).map(admit);
         let (now, now_ms) = (self.ctx.now, self.ctx.now_ms);
         let timeouts = Timeouts::default();
         let peer = Peer::resume(handed.ice.clone(), timeouts, now);
         let mut transport = Transport::new(peer, handed.ice.local_ice.ufrag.as_str().into(), now_ms);
         transport.ufrags = handed.ufrags.iter().take(transport.ufrags.capacity()).cloned().collect();
         let tracks: PublishedTracks = handed.tracks.clone().into();
-        self.ctx.note_session_id(handed.id);
-        self.ctx.mailboxes.fullness().join();
         let mut session = Session {
             id: handed.id,
             role,
@@ -70,12 +87,12 @@ impl Worker {
             bits_per_second_max: handed.bits_per_second_max,
             height_max: handed.height_max,
             ends_at_ms: handed.ends_in_ms.map(|left| now_ms.saturating_add(left)),
-            admission,
+            admission: None,
             time_over_ms: handed.time_over_in_ms.map(|left| now_ms.saturating_add(left)),
             uses: None,
             trace: None,
             keys: None,
-            is_handed_over: false,
+            is_handed_over: true,
             transport,
             publications: Vec::new(),
             subscriptions: Vec::new(),
@@ -92,6 +109,10 @@ impl Worker {
                 }
                 let publication = SessionPublication { stream, epoch, tracks: Arc::clone(&tracks) };
                 session.publications = vec![publication];
+                session.admission = admission();
+                if let Some(admission) = &mut session.admission {
+                    admission.note_published();
+                }
                 let peer = self.packets.insert(&mut self.ctx, session);
                 self.start_packets(&claim, stream, Origin::Peer(peer), tracks);
                 peer
@@ -105,11 +126,12 @@ impl Worker {
                 self.packets.update_watched(now, stream);
                 let published = handed.published.clone().into();
                 session.subscriptions = vec![Subscription { stream, viewer: None, tracks, published }];
+                session.admission = admission();
                 self.packets.insert(&mut self.ctx, session)
             }
         };
         self.packets.resume(&mut self.ctx, peer, &handed)?;
-        tracing::info!(session = %handed.id, stream = key, ?role, "session goes on after an upgrade");
+        tracing::info!(session = %handed.id, stream = key, ?role, "session taken over");
         Ok(())
     }
 }

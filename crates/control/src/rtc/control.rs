@@ -142,7 +142,7 @@ impl RtcControl {
         }
     }
 
-    /// URLs of connected sessions, for another process. Not of those whose ICE is being restarted.
+    /// URLs of sessions, for another process. Not of those whose ICE is being restarted.
     pub fn hand_over(&self) -> Vec<HandedUrl> {
         let handed = self.registry.hand_over().into_iter().filter_map(|(id, token, session)| {
             let ice = session.ice.try_lock().ok()?;

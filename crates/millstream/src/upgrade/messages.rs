@@ -5,13 +5,14 @@
 //! new ─▶ Prepared   configuration read, all addresses there, threads not started
 //! old ─▶ Session    one that goes over, and Url; from version 2 on
 //! old ─▶ Go         the old one accepts nobody any more
-//! new ─▶ Resumed    the sessions that go on; from version 2 on
-//! new ─▶ Serving    the new one does
+//! new ─▶ Resumed    the sessions that it has; from version 2 on
+//! new ─▶ Serving    it accepts, and goes on with them once it is said that they are its own
+//! old ─▶ Yours      the old one sends nothing to them any more; from version 2 on
 //! old ─▶ Finished   recordings and uploads are closed: their directories are the new one's
 //! ```
 //!
-//! Before `Serving` the new one may say `Failed`, or end without a word; then the old one goes on as if
-//! nothing had been. Messages are maps by name: what a release adds, its neighbours skip or take as its
+//! Before `Yours` the new one sends nothing to a session, so that no index of SRTP is used by both. Until
+//! then it may say `Failed`, or end without a word, and the old one goes on as if nothing had been. Messages are maps by name: what a release adds, its neighbours skip or take as its
 //! default.
 
 use serde::{Deserialize, Serialize};
@@ -33,6 +34,10 @@ pub(super) enum ToNew {
     /// The URL of one.
     Url(Vec<u8>),
     Go,
+    /// Sessions that went over, but for those that were ended since they were said.
+    Yours {
+        ended: Vec<SessionId>,
+    },
     Finished,
 }
 
@@ -54,7 +59,7 @@ pub(super) enum ToOld {
         /// Release of the new server.
         release: String,
     },
-    /// These sessions go on.
+    /// It has these sessions.
     Resumed {
         sessions: Vec<SessionId>,
     },

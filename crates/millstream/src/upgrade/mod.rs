@@ -12,7 +12,7 @@ mod sessions;
 mod successor;
 
 pub(crate) use predecessor::Predecessor;
-pub(crate) use sessions::resume_sessions;
+pub(crate) use sessions::take_over_sessions;
 pub(crate) use successor::{Program, Successor};
 
 /// Names the process that a server takes over from, in its environment. Their socket is standard input.

@@ -1,5 +1,6 @@
 //! The server that is taken over from, as the new one sees it.
 
+use std::io;
 use std::os::fd::AsFd;
 use std::time::Duration;
 
@@ -18,6 +19,8 @@ const SOCKETS_TIMEOUT: Duration = Duration::from_secs(10);
 const GO_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may take to close its recordings.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long it may take to let go of its sessions.
+const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long a message may take.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -38,6 +41,12 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     read.inspect_err(|error| tracing::warn!(%error, "a session of the old server cannot be read")).ok()
 }
 
+/// Whether the other end is closed, as it is when its process ends.
+fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 impl Predecessor {
     /// The one that has started this process, if that was to take over; blocks.
     pub(crate) fn of_environment() -> Result<Option<Self>, String> {
@@ -46,8 +55,8 @@ impl Predecessor {
         if pid != parent.to_string() {
             return Err(format!("the server that has started this one, process {pid}, has ended"));
         }
-        let failed = |error: std::io::Error| format!("nothing to take over from process {parent}: {error}");
-        let socket = std::io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
+        let failed = |error: io::Error| format!("nothing to take over from process {parent}: {error}");
+        let socket = io::stdin().as_fd().try_clone_to_owned().map_err(failed)?;
         let mut old = Self {
             channel: Channel::of(socket),
             sockets: Vec::new(),
@@ -114,24 +123,42 @@ impl Predecessor {
         }
     }
 
+    /// Ids of its sessions.
+    pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
+        self.sessions.iter().map(|session| session.id)
+    }
+
     /// Its sessions, and their URLs.
     pub(crate) fn take_sessions(&mut self) -> (Vec<HandedSession>, Vec<HandedUrl>) {
         (std::mem::take(&mut self.sessions), std::mem::take(&mut self.urls))
     }
 
-    /// Tells it which of them go on here.
-    pub(crate) fn resumed(&mut self, sessions: Vec<SessionId>) {
-        if self.version >= WITH_SESSIONS {
-            // What it has not heard of it ends, and so do its clients.
-            let _ = self.channel.send(&ToOld::Resumed { sessions }, &[], SEND_TIMEOUT);
-        }
-    }
-
-    /// Tells it that this one serves.
-    pub(crate) fn serving(&mut self) {
-        // One that has ended meanwhile is not missed.
-        if let Err(error) = self.channel.send(&ToOld::Serving, &[], SEND_TIMEOUT) {
-            tracing::warn!(%error, "the old server has ended before it could know that this one serves");
+    /// Tells it that this one serves and has these sessions, and waits until it has let go of them; blocks.
+    /// Answers with those that were ended there in the meantime. The error says why they stay with it.
+    pub(crate) fn serving(&mut self, sessions: Vec<SessionId>) -> Result<Vec<SessionId>, String> {
+        let with_sessions = self.version >= WITH_SESSIONS;
+        let sent = match with_sessions {
+            true => self.channel.send(&ToOld::Resumed { sessions }, &[], SEND_TIMEOUT),
+            false => Ok(()),
+        };
+        let answer = sent.and_then(|()| {
+            self.channel.send(&ToOld::Serving, &[], SEND_TIMEOUT)?;
+            if !with_sessions {
+                return Ok(Vec::new());
+            }
+            match self.channel.receive(LET_GO_TIMEOUT)? {
+                (ToNew::Yours { ended }, _) => Ok(ended),
+                _ => Err(io::Error::new(io::ErrorKind::InvalidData, "another message")),
+            }
+        });
+        match answer {
+            Ok(ended) => Ok(ended),
+            // One that has ended sends nothing to anybody.
+            Err(error) if is_gone(&error) => {
+                tracing::warn!("the old server has ended before this one served");
+                Ok(Vec::new())
+            }
+            Err(error) => Err(format!("the old server does not let go of its sessions: {error}")),
         }
     }
 

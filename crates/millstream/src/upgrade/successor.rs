@@ -101,13 +101,14 @@ impl Successor {
         &self.release
     }
 
-    /// Whether sessions go over to it.
+    /// Whether sessions go over to it, which a release of version 1 knows nothing of.
     pub(crate) fn takes_sessions(&self) -> bool {
         self.version >= WITH_SESSIONS
     }
 
-    /// Has it serve, and go on with these sessions; blocks. Answers with those that do, in ascending order.
-    /// The error says why it does not serve. It ends when dropped, unless it is [let go](Self::let_go).
+    /// Has it serve, and take these sessions; blocks. Answers with those that it has, in ascending order: it
+    /// goes on with them when it is [let go](Self::let_go). The error says why it does not serve. It ends
+    /// when dropped before that, and has sent nothing to them.
     pub(crate) fn go(
         &mut self,
         sessions: &[HandedSession],
@@ -135,6 +136,10 @@ impl Successor {
     }
 
     fn send_sessions(&mut self, sessions: &[HandedSession], urls: &[HandedUrl]) -> io::Result<()> {
+        if !self.takes_sessions() {
+            // It would not know what these messages are.
+            return Ok(());
+        }
         for session in sessions {
             let session = rmp_serde::to_vec_named(session).map_err(io::Error::other)?;
             self.channel.send(&ToNew::Session(session), &[], SEND_TIMEOUT)?;
@@ -146,9 +151,15 @@ impl Successor {
         Ok(())
     }
 
-    /// It goes on whatever becomes of this process.
-    pub(crate) fn let_go(&mut self) {
+    /// It goes on from now on, whatever becomes of this process, and with the sessions that it has, but for
+    /// those that have `ended` here in the meantime. The error says why it does not, and has not.
+    pub(crate) fn let_go(&mut self, ended: Vec<SessionId>) -> Result<(), String> {
+        if self.takes_sessions() {
+            let sent = self.channel.send(&ToNew::Yours { ended }, &[], SEND_TIMEOUT);
+            sent.map_err(|error| format!("the new server has ended before it went on: {error}"))?;
+        }
         self.has_taken_over = true;
+        Ok(())
     }
 
     /// Tells it that directories are its own now.
@@ -243,10 +254,25 @@ mod tests {
 
     #[test]
     fn one_that_serves_goes_on_after_this_one() {
-        let serving = says(&ToOld::Serving);
+        // What it hears next is that it is to serve.
+        let go = rmp_serde::to_vec_named(&ToNew::Go).expect("written");
+        let check =
+            format!("head -c {} <&0 | tail -c {} | grep -qx go || exit 9; ", 8 + go.len(), go.len() - 1);
+        let serving = format!("{check}{}", says(&ToOld::Serving));
         let mut new = started(&format!("{}{serving}exec sleep 600", prepared(1))).expect("prepared");
-        new.go(&[], &[]).expect("it serves");
-        new.let_go();
+        let url = HandedUrl {
+            session: SessionId::new(0, 1),
+            token: vec![1],
+            client: std::net::IpAddr::from([127, 0, 0, 1]),
+            asked: None,
+            mid: String::new(),
+            played: None,
+            videos: Vec::new(),
+            tag: String::new(),
+            remote: rtc::sdp::IceCredentials::new("ufrag", "0123456789012345678901").expect("credentials"),
+        };
+        assert_eq!(new.go(&[], &[url]), Ok(Vec::new()), "it hears nothing of sessions");
+        new.let_go(Vec::new()).expect("nothing is said to it");
         new.finished();
         let pid = nix::unistd::Pid::from_raw(new.pid() as i32);
         drop(new);

@@ -323,29 +323,51 @@ fn webrtc_sessions_go_on_when_no_process_takes_over() {
     assert_eq!(call.publisher.delete(), 200);
 }
 
-/// It says that it is prepared, hears all of this one's sessions, and ends.
+/// A line of shell that says something to the server that has started it.
+fn says(message: &[u8]) -> String {
+    let lengths = [message.len() as u32, 0].map(u32::to_le_bytes);
+    let bytes = lengths.as_flattened().iter().chain(message);
+    let octal: String = bytes.map(|byte| format!("\\{byte:03o}")).collect();
+    format!("printf '{octal}' >&0\n")
+}
+
+/// It says that it is prepared, hears all of this one's sessions, and ends; the second one does so when it
+/// has said that it has them.
 #[test]
 fn webrtc_sessions_go_on_when_the_other_process_ends_in_the_middle() {
     let dir = ScratchDir::new();
     let program = dir.path().join("millstream");
-    let prepared = b"\x81\xa8prepared\x82\xa7version\x02\xa7release\xa59.0.0";
-    let lengths = [prepared.len() as u32, 0].map(u32::to_le_bytes);
-    let bytes = lengths.as_flattened().iter().chain(prepared);
-    let octal: String = bytes.map(|byte| format!("\\{byte:03o}")).collect();
-    let script = format!("#!/bin/sh\nprintf '{octal}' >&0\nexec timeout 0.7 cat > /dev/null\n");
-    fs::write(&program, script).expect("written");
+    let prepared = says(b"\x81\xa8prepared\x82\xa7version\x02\xa7release\xa59.0.0");
+    let listens = format!("#!/bin/sh\n{prepared}timeout 0.7 cat > /dev/null\n");
+    fs::write(&program, &listens).expect("written");
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("set");
     // The server is started as if it were that program, which it then starts to take over.
     let name = format!("exec -a '{}' \"$0\" \"$@\"", program.display());
     let server = Server::spawn_under(&["bash", "-c", &name], 2, "");
     let mut call = Call::begin(&server, 2);
-    std::thread::scope(|scope| {
-        let asked = scope.spawn(|| ask(&server));
-        call.go_on_until(|| asked.is_finished());
-        let answer = asked.join().expect("answered");
-        assert_eq!(answer.status, 409, "{}", answer.text());
-        assert!(answer.text().contains("ended before it took over"), "{}", answer.text());
-    });
-    call.assert_whole();
+    let mut fails = || {
+        std::thread::scope(|scope| {
+            let asked = scope.spawn(|| ask(&server));
+            call.go_on_until(|| asked.is_finished());
+            let answer = asked.join().expect("answered");
+            assert_eq!(answer.status, 409, "{}", answer.text());
+            assert!(answer.text().contains("ended before it took over"), "{}", answer.text());
+        });
+        call.assert_whole();
+    };
+    fails();
+    // The ids of three sessions, one after the other on two workers.
+    let mut resumed = b"\x81\xa7resumed\x81\xa8sessions\x93".to_vec();
+    let sessions = server.sessions("");
+    assert_eq!(sessions.len(), 3);
+    for session in sessions {
+        let id = session["id"].as_str().expect("an id");
+        let (worker, serial) = id.split_once('-').expect("of a worker");
+        let [worker, serial] = [worker, serial].map(|part| part.parse::<u64>().expect("a number"));
+        resumed.push(0xcf);
+        resumed.extend((worker << 48 | serial).to_be_bytes());
+    }
+    fs::write(&program, format!("{listens}{}", says(&resumed))).expect("written");
+    fails();
     assert!(call.viewers.iter().all(|viewer| viewer.delete() == 200));
 }

@@ -2,10 +2,10 @@
 //!
 //! ```text
 //! old: hand_over ─▶ frozen ─▶ let_go: those that the other has are silent, the others go on
-//! new: Worker::resume_session ─▶ resume
+//! new: freeze ─▶ Worker::resume_session ─▶ resume ─▶ go_on, when the old one has let go
 //! ```
-//! Nothing is sent from the moment when a session was said: an index of SRTP is used by one of the two
-//! processes only, and if the other one fails, this one has not used it either.
+//! A session that was said and is not decided about is [handed over](Session::is_handed_over) in both
+//! processes, and neither sends anything to it: an index of SRTP is used by one of the two only.
 
 use std::net::SocketAddr;
 
@@ -63,9 +63,9 @@ impl Packets {
         };
         let ice = session.transport.peer.established(ctx.now)?;
         let stream = self.streams.get(session.streams().next()?)?;
-        let (app, name) = stream.publication.key.split_once('/')?;
-        let is_packets = matches!(ctx.directory.published(&stream.publication.key), Published::Packets(_));
-        let is_of_client = is_packets && !stream.is_sent_on && stream.publication.source.is_some();
+        let published = &stream.publication;
+        let is_packets = matches!(ctx.directory.published(&published.key), Published::Packets(_));
+        let is_of_client = is_packets && !stream.is_sent_on && published.source.is_some();
         if ice.path.transport != Transport::Udp || !is_of_client {
             return None;
         }
@@ -80,8 +80,8 @@ impl Packets {
         Some(HandedSession {
             id: session.id,
             role: session.role,
-            app: app.to_owned(),
-            stream: name.to_owned(),
+            app: published.app().to_owned(),
+            stream: published.name().to_owned(),
             address: session.address,
             user_agent: session.user_agent.clone(),
             tracks: tracks.to_vec(),
@@ -105,19 +105,36 @@ impl Packets {
     }
 
     /// Another process has these sessions, in ascending order, which end here without a word. The others go
-    /// on: all of them if it has failed.
-    pub(crate) fn let_go(&mut self, gone: &[SessionId]) {
+    /// on: all of them if it has failed. Answers with those that were ended since they were said.
+    pub(crate) fn let_go(&mut self, ctx: &Context, gone: &[SessionId]) -> Vec<SessionId> {
+        self.decide(|session| gone.binary_search(&session.id).is_err());
+        let is_ended = |id: &SessionId| id.worker() == ctx.worker.0 as usize && self.find(*id).is_none();
+        gone.iter().copied().filter(is_ended).collect()
+    }
+
+    /// Sends nothing until it is known which sessions go on here.
+    pub(crate) fn freeze(&mut self) {
+        self.is_frozen = true;
+    }
+
+    /// The other process has let go of the sessions that were resumed here. Those that were ended there in
+    /// the meantime end.
+    pub(crate) fn go_on(&mut self, ctx: &mut Context, ended: &[SessionId]) {
+        self.decide(|_| true);
+        for id in ended {
+            self.close(ctx, *id, worker_api::EndReason::Kicked);
+        }
+    }
+
+    /// Goes on with some of the sessions that are handed over.
+    fn decide(&mut self, goes_on: impl Fn(&Session) -> bool) {
         self.is_frozen = false;
         for (peer, session) in self.sessions.iter_mut().filter(|(_, session)| session.is_handed_over) {
-            if gone.binary_search(&session.id).is_ok() {
-                if let Some(admission) = &mut session.admission {
-                    admission.forget();
+            if goes_on(session) {
+                session.is_handed_over = false;
+                if let Some(transport) = self.transports.get_mut(peer) {
+                    transport.paused = false;
                 }
-                continue;
-            }
-            session.is_handed_over = false;
-            if let Some(transport) = self.transports.get_mut(peer) {
-                transport.paused = false;
             }
         }
     }
@@ -132,7 +149,8 @@ impl Packets {
         self.sockets.ports.iter().any(|(_, port)| port.local == local)
     }
 
-    /// Goes on with a session, which has been inserted. It ends if that is impossible.
+    /// Has a session, which has been inserted, where it was; nothing is sent to it before
+    /// [`Packets::go_on`]. It ends if that is impossible.
     pub(crate) fn resume(
         &mut self,
         ctx: &mut Context,
@@ -142,11 +160,6 @@ impl Packets {
         let resumed = self.resume_transport(ctx, peer, handed);
         if resumed.is_err() {
             // The other process says goodbye, and reports the end.
-            let session = &mut self.sessions[peer];
-            session.is_handed_over = true;
-            if let Some(admission) = &mut session.admission {
-                admission.forget();
-            }
             self.end(ctx, peer, worker_api::EndReason::Defect);
             return resumed;
         }
@@ -156,6 +169,9 @@ impl Packets {
             self.streams[stream].sfu.resume_viewer(ctx.now, viewer, &handed.viewer);
         }
         self.drive(ctx, peer);
+        if let Some(transport) = self.transports.get_mut(peer) {
+            transport.paused = true;
+        }
         Ok(())
     }
 
@@ -263,6 +279,7 @@ mod tests {
         let roles = [(RtcRole::Publish, 5), (RtcRole::Play, 8), (RtcRole::Play, 6)];
         let sessions = roles.map(|(role, client)| session(&worker, role, client)).to_vec();
         let mut ids: Vec<_> = sessions.iter().map(|session| session.id).collect();
+        worker.await_sessions(8);
         assert_eq!(worker.resume_sessions(sessions.clone()), ids);
         for id in &ids {
             assert_eq!(noted.try_recv(), Ok(RtcNotice::Connected(*id)));
@@ -274,6 +291,7 @@ mod tests {
     #[test]
     fn sessions_go_on_with_all_that_was_said_of_them() {
         let (mut worker, said, ids) = resumed();
+        worker.packets.go_on(&mut worker.ctx, &[]);
         assert_eq!(worker.packets.hand_over(&mut worker.ctx), said);
         assert!(worker.ctx.next_session_id() > ids[2], "no id is given twice");
         let (_, port) = worker.packets.sockets.ports.iter().next().expect("a port");
@@ -284,7 +302,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_sent_until_the_other_process_has_failed() {
+    fn nothing_is_sent_until_it_is_known_which_process_has_them() {
         let (mut worker, said, ids) = resumed();
         let is_paused = |worker: &Worker| {
             let paused = ids.iter().map(|id| {
@@ -293,19 +311,25 @@ mod tests {
             });
             paused.collect::<Vec<_>>()
         };
+        assert!(is_paused(&worker) == [true; 3] && worker.packets.is_frozen);
+        worker.packets.go_on(&mut worker.ctx, &[]);
+        assert!(is_paused(&worker) == [false; 3] && !worker.packets.is_frozen);
         worker.packets.hand_over(&mut worker.ctx);
-        assert_eq!(is_paused(&worker), [true; 3]);
-        worker.packets.let_go(&[]);
-        assert_eq!(is_paused(&worker), [false; 3]);
+        assert!(is_paused(&worker) == [true; 3] && worker.packets.is_frozen);
+        assert_eq!(worker.packets.let_go(&worker.ctx, &[]), []);
+        assert!(is_paused(&worker) == [false; 3] && !worker.packets.is_frozen);
         assert_eq!(worker.packets.hand_over(&mut worker.ctx), said, "and once more");
     }
 
     #[test]
     fn what_the_other_process_has_ends_without_a_word() {
         let (mut worker, _, ids) = resumed();
+        worker.packets.go_on(&mut worker.ctx, &[]);
         worker.packets.hand_over(&mut worker.ctx);
         let sent = worker.packets.sockets.sent.packets;
-        worker.packets.let_go(&ids[..2]);
+        let of_another_worker = SessionId::new(1, 1);
+        let gone = [ids[0], ids[1], of_another_worker];
+        assert_eq!(worker.packets.let_go(&worker.ctx, &gone), []);
         assert!(!worker.packets.are_all_gone());
         worker.drain(Duration::from_secs(1));
         assert_eq!(worker.packets.find(ids[2]), None, "it has this one still, and ends it");
@@ -315,8 +339,39 @@ mod tests {
     }
 
     #[test]
+    fn a_session_that_is_ended_meanwhile_ends_in_the_other_process() {
+        let (mut worker, said, ids) = resumed();
+        worker.packets.go_on(&mut worker.ctx, &[]);
+        worker.packets.hand_over(&mut worker.ctx);
+        assert!(worker.packets.close(&mut worker.ctx, ids[1], worker_api::EndReason::Kicked));
+        assert_eq!(worker.packets.let_go(&worker.ctx, &ids), [ids[1]]);
+        let (mut other, _noted) = super::super::panic_tests::worker();
+        other.await_sessions(8);
+        let moved = said.into_iter().map(|mut of| {
+            of.ice.path.local = other.packets.sockets.ports.iter().next().expect("a port").1.local;
+            of
+        });
+        let moved = moved.collect();
+        assert_eq!(other.resume_sessions(moved).len(), 3);
+        other.packets.go_on(&mut other.ctx, &[ids[1]]);
+        let is_there = ids.iter().map(|id| other.packets.find(*id).is_some());
+        assert_eq!(is_there.collect::<Vec<_>>(), [true, false, true]);
+    }
+
+    #[test]
+    fn an_application_with_a_slash_stays_one() {
+        let (mut worker, _noted) = worker();
+        worker.await_sessions(8);
+        let publisher = HandedSession { app: "a/b".to_owned(), ..session(&worker, RtcRole::Publish, 5) };
+        assert_eq!(worker.resume_sessions(vec![publisher.clone()]).len(), 1);
+        worker.packets.go_on(&mut worker.ctx, &[]);
+        assert_eq!(worker.packets.hand_over(&mut worker.ctx), [publisher]);
+    }
+
+    #[test]
     fn a_session_that_cannot_go_on_leaves_nothing() {
         let (mut worker, _noted) = worker();
+        worker.await_sessions(8);
         let player = session(&worker, RtcRole::Play, 5);
         assert_eq!(worker.resume_sessions(vec![player.clone()]), [], "nobody publishes");
         let elsewhere = Path::udp("203.0.113.1:1".parse().expect("an address"), player.ice.path.remote);
@@ -326,7 +381,7 @@ mod tests {
         let publisher = session(&worker, RtcRole::Publish, 6);
         let again = HandedSession { id: SessionId::new(0, 99), ..publisher.clone() };
         assert_eq!(worker.resume_sessions(vec![publisher.clone(), again]), [publisher.id], "taken");
-        worker.packets.close(&mut worker.ctx, publisher.id, worker_api::EndReason::Kicked);
+        worker.packets.go_on(&mut worker.ctx, &[publisher.id]);
         assert_eq!((worker.packets.sessions.len(), worker.packets.streams.iter().count()), (0, 0));
     }
 }

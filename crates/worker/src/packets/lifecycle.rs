@@ -228,6 +228,10 @@ impl Packets {
         let stream = self.streams.key(session.streams().next());
         let text = reason.text();
         if let Some(mut admission) = session.admission.take() {
+            if session.is_handed_over {
+                // The other process reports the end.
+                admission.forget();
+            }
             let bytes = if role == worker_api::rtc::RtcRole::Publish { bytes_in } else { bytes_out };
             admission.note_end(id, session.is_connected(), text, bytes);
         }

@@ -52,7 +52,7 @@ pub(crate) struct Session {
     pub(crate) trace: Option<Box<SessionTrace>>,
     /// Keys of its media, for another process.
     pub(crate) keys: Option<Box<SrtpKeys>>,
-    /// Another process has it, or is about to.
+    /// Another process has it, or it is not decided yet which one has it: nothing is sent to it.
     pub(crate) is_handed_over: bool,
     pub(crate) transport: Transport,
     pub(crate) publications: Vec<SessionPublication>,

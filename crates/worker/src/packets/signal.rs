@@ -27,7 +27,7 @@ impl Packets {
         loop {
             let Some(session) = self.sessions.get_mut(peer) else { return };
             let Some(event) = session.transport.peer.poll_event() else { break };
-            let id = session.id;
+            let (id, is_handed_over) = (session.id, session.is_handed_over);
             match event {
                 Event::PathSelected(path) => {
                     session.transport.consent_lost_ms = None;
@@ -43,7 +43,7 @@ impl Packets {
                             pacer.forget_socket();
                         }
                         transport.route = route;
-                        transport.paused = false;
+                        transport.paused = is_handed_over;
                     }
                     self.join(ctx, peer);
                 }
