@@ -32,15 +32,9 @@ pub(crate) fn text(
     lines(&mut out, "WHIP", rtc, "/whip/live/STREAM");
     lines(&mut out, "WHEP", rtc, "/whep/live/STREAM");
     media_ports(&mut out, addresses);
-    if !addresses.srt.is_empty() {
-        let token = if policy.publish_needs_token() { "?token=TOKEN" } else { "" };
-        let ports = ports(&addresses.srt);
-        let _ = writeln!(
-            out,
-            "  {:10}srt: UDP {ports}, stream id publish:live/STREAM{token} or read:live/STREAM",
-            ""
-        );
-    }
+    let srt = bases(&[("srt", &addresses.srt)]);
+    let token = if policy.publish_needs_token() { "?token=TOKEN" } else { "" };
+    lines(&mut out, "SRT", &srt, &format!("?streamid=publish:live/STREAM{token}, or read:live/STREAM"));
     let rtsp = bases(&[("rtsp", &addresses.rtsp), ("rtsps", &addresses.rtsps)]);
     lines(&mut out, "RTSP", &rtsp, "/live/STREAM, to publish and to play");
     lines(&mut out, "play", &rtmp, "/live/STREAM");
@@ -167,6 +161,7 @@ mod tests {
             "media: UDP 8189-8190, TCP 9000;",
             "WHIP      http://[::1]:8080/whip/live/STREAM\n",
             "https://localhost:8443/whep/live/STREAM\n",
+            "SRT       srt://localhost:8890?streamid=publish:live/STREAM, or read:live/STREAM\n",
             "wss://localhost:8443/live/STREAM.flv\n",
             "http://[::1]:8080/demo/clock.flv\n",
             "rtmp://localhost:1935/demo/clock\n",
@@ -174,15 +169,11 @@ mod tests {
             assert!(text.contains(part), "{part} is not in\n{text}");
         }
         assert!(!text.contains("rtmps://"), "{text}");
-        assert!(
-            text.contains("srt: UDP 8890, stream id publish:live/STREAM or read:live/STREAM\n"),
-            "{text}"
-        );
         let token = Access { signed: true, ..Access::default() };
         let policy = Policy { publish: Rules { rules: vec![], fallback: token }, ..Policy::default() };
         let serves = Serves { segments: false, on_demand: false };
         let with_tokens = super::text(&addresses, 2, None, &policy, serves);
-        let srt = "stream id publish:live/STREAM?token=TOKEN or read:live/STREAM\n";
+        let srt = "?streamid=publish:live/STREAM?token=TOKEN, or read:live/STREAM\n";
         assert!(with_tokens.contains(srt), "{with_tokens}");
         let text = of(false, false);
         assert!(!text.contains("m3u8") && !text.contains("/vod/"), "{text}");

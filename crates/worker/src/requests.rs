@@ -373,7 +373,10 @@ impl Worker {
         session.user_agent = (!detail.is_empty()).then(|| kept_user_agent(&detail));
         session.media = Media::Tap(tap);
         self.connections.columns.takes_role(conn, Role::Player, frames_reference(stream));
-        tracing::info!(session = %id, %address, stream = key, "tap joined");
+        let protocol = protocol.name();
+        // Pushes and recordings have none.
+        let address = (!address.ip().is_unspecified()).then(|| tracing::field::display(address));
+        tracing::info!(session = %id, protocol, address, stream = key, "player joined");
         if reply.send(Ok(id)).is_err() {
             self.remove(conn, EndReason::Abandoned);
         }
@@ -749,7 +752,7 @@ impl Worker {
             Media::Tap(tap) => {
                 if let Some(Tap { stream, frames, .. }) = self.frames.leave_tap(&mut self.ctx, tap) {
                     let (key, dropped) = (self.stream_key(stream), frames.dropped());
-                    tracing::info!(session = %id, stream = key, reason = reason.text(), seconds, bytes_out, dropped, "tap left");
+                    tracing::info!(session = %id, stream = key, reason = reason.text(), seconds, bytes_out, dropped, "player left");
                     self.unsubscribe_unless_played(stream);
                     frames.end(reason);
                 }
