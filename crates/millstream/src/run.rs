@@ -125,10 +125,11 @@ async fn begin_upgrade(running: &Running) -> Result<Successor, String> {
         while workers.hold(HOLD, false).await.is_ok_and(|undecided| undecided > 0) {
             tokio::time::sleep(SETTLE_ROUND).await;
         }
-        // Datagrams only now: media waits, too.
-        workers.hold(HOLD, true).await
     };
     let _ = tokio::time::timeout(SETTLE_TIMEOUT, settled).await;
+    let urls = running.context().rtc.hand_over();
+    // Datagrams only now: media waits, too.
+    let _ = workers.hold(HOLD, true).await;
     let sessions = match successor.takes_sessions() {
         true => {
             for _ in 0..2 {
@@ -139,7 +140,6 @@ async fn begin_upgrade(running: &Running) -> Result<Successor, String> {
         }
         false => Vec::new(),
     };
-    let urls = running.context().rtc.hand_over();
     let begun = tokio::task::spawn_blocking(move || {
         let taken = successor.go(&sessions, &urls)?;
         Ok((successor, taken))

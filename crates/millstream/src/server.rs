@@ -447,7 +447,9 @@ impl Running {
         let sockets =
             self.workers.sockets().iter().map(BoundSocket::try_clone).collect::<io::Result<Vec<_>>>();
         let sockets = sockets.map_err(|error| format!("sockets cannot be handed over: {error}"))?;
-        let started = tokio::task::spawn_blocking(move || Successor::start(&program, &sockets)).await;
+        let sessions = self.context.rtc.sessions();
+        let started = tokio::task::spawn_blocking(move || Successor::start(&program, &sockets, sessions));
+        let started = started.await;
         started.unwrap_or_else(|error| Err(error.to_string()))
     }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::EndReason;
-use super::hand_over::HandedSession;
+use super::hand_over::HandedSessions;
 use super::internal::InternalPublish;
 use super::relay::RelayCommand;
 use super::rtc::{LayerRefusal, LayerRequest, RtcOpen, RtcPatch};
@@ -108,7 +108,7 @@ pub enum Command {
     /// until [`Command::LetGo`]. Datagrams wait already ([`Command::Hold`]).
     HandOver {
         /// Where the answer goes.
-        reply: oneshot::Sender<Vec<HandedSession>>,
+        reply: oneshot::Sender<HandedSessions>,
     },
     /// Another process has these sessions now, which end here without a word; the others go on.
     LetGo {
@@ -121,7 +121,7 @@ pub enum Command {
     /// are taken.
     Resume {
         /// Them, publishers first.
-        sessions: Vec<HandedSession>,
+        sessions: HandedSessions,
         /// Where the answer goes.
         reply: oneshot::Sender<Vec<SessionId>>,
     },

@@ -60,6 +60,10 @@ pub struct HandedSession {
     pub next_number: u16,
 }
 
+/// Several sessions. In boxes: a block that grows is memory from the system, which takes its time just when
+/// packets wait.
+pub type HandedSessions = Vec<Box<HandedSession>>;
+
 /// SRTP of a session.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HandedSrtp {

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::EndReason;
 use crate::command::{Command, Listed, WorkerHandle, WorkerUnavailable};
-use crate::hand_over::HandedSession;
+use crate::hand_over::HandedSessions;
 use crate::internal::{self, InternalPublish, PublishRequest, Publisher, Refusal};
 use crate::relay::{self, RelayCommand, RelayRefusal};
 use crate::rtc::{LayerRefusal, LayerRequest, RtcOpen, RtcPatch, RtcRefusal};
@@ -202,7 +202,7 @@ impl WorkerHandles {
 
     /// Has all workers say what another process needs of their sessions, and send nothing more until they are
     /// let go.
-    pub async fn hand_over(&self) -> Vec<HandedSession> {
+    pub async fn hand_over(&self) -> HandedSessions {
         let said = self.ask_each(HAND_OVER_TIMEOUT, |_, reply| Command::HandOver { reply }).await;
         let mut sessions = Vec::new();
         for of_worker in said {
@@ -234,7 +234,7 @@ impl WorkerHandles {
 
     /// Has workers take sessions of another process. Which they have, or may have: of those nobody else may
     /// say a word.
-    pub async fn resume(&self, sessions: Vec<HandedSession>) -> Vec<SessionId> {
+    pub async fn resume(&self, sessions: HandedSessions) -> Vec<SessionId> {
         let mut of_workers: Vec<Vec<_>> = (0..self.count).map(|_| Vec::new()).collect();
         for session in sessions {
             match of_workers.get_mut(session.id.worker()) {
@@ -242,7 +242,7 @@ impl WorkerHandles {
                 None => tracing::warn!(session = %session.id, "session lost: there are fewer workers"),
             }
         }
-        let ids = |sessions: &Vec<HandedSession>| sessions.iter().map(|session| session.id).collect();
+        let ids = |sessions: &HandedSessions| sessions.iter().map(|session| session.id).collect();
         let asked: Vec<Vec<SessionId>> = of_workers.iter().map(ids).collect();
         let resume = |worker: usize, reply| Command::Resume {
             sessions: std::mem::take(&mut of_workers[worker]),

@@ -10,7 +10,7 @@ use crate::packets::inputs;
 use crate::packets::session::{Session, SessionPublication, Subscription, Transport};
 use crate::registry::{Lane, Origin, Published, PublishedTracks};
 use worker_api::auth::Action;
-use worker_api::hand_over::HandedSession;
+use worker_api::hand_over::{HandedSession, HandedSessions};
 use worker_api::hooks::{Admission, Asker, HandedAdmission, Hooks};
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{Protocol, SessionId};
@@ -28,11 +28,11 @@ impl Worker {
     }
 
     /// Takes sessions of another process. Those that it has.
-    pub(crate) fn resume_sessions(&mut self, sessions: Vec<HandedSession>) -> Vec<SessionId> {
+    pub(crate) fn resume_sessions(&mut self, sessions: HandedSessions) -> Vec<SessionId> {
         let mut resumed = Vec::new();
         for session in sessions {
             let id = session.id;
-            match self.resume_session(session) {
+            match self.resume_session(&session) {
                 Ok(()) => resumed.push(id),
                 Err(reason) => tracing::warn!(session = %id, reason, "session lost in the upgrade"),
             }
@@ -41,7 +41,7 @@ impl Worker {
         resumed
     }
 
-    fn resume_session(&mut self, handed: HandedSession) -> Result<(), &'static str> {
+    fn resume_session(&mut self, handed: &HandedSession) -> Result<(), &'static str> {
         let (app, name, role) = (handed.app.as_str(), handed.stream.as_str(), handed.role);
         let key = format!("{app}/{name}");
         if !self.packets.has_port(handed.ice.path.local) {
@@ -130,7 +130,7 @@ impl Worker {
                 self.packets.insert(&mut self.ctx, session)
             }
         };
-        self.packets.resume(&mut self.ctx, peer, &handed)?;
+        self.packets.resume(&mut self.ctx, peer, handed)?;
         tracing::info!(session = %handed.id, stream = key, ?role, "session taken over");
         Ok(())
     }

@@ -142,6 +142,11 @@ impl RtcControl {
         }
     }
 
+    /// How many sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.registry.len()
+    }
+
     /// URLs of sessions, for another process. Not of those whose ICE is being restarted.
     pub fn hand_over(&self) -> Vec<HandedUrl> {
         let handed = self.registry.hand_over().into_iter().filter_map(|(id, token, session)| {

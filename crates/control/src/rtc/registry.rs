@@ -190,7 +190,6 @@ impl<T> Registry<T> {
     }
 
     /// Sessions with a URL.
-    #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.lock().entries.len()
     }

@@ -30,9 +30,9 @@ pub(super) const WITH_SESSIONS: u32 = 2;
 pub(super) enum ToNew {
     Sockets(Sockets),
     /// A WebRTC session, as a message of its own: one that cannot be read is lost alone.
-    Session(Vec<u8>),
+    Session(#[serde(with = "serde_bytes")] Vec<u8>),
     /// The URL of one.
-    Url(Vec<u8>),
+    Url(#[serde(with = "serde_bytes")] Vec<u8>),
     Go,
     /// Sessions that went over, but for those that were ended since they were said.
     Yours {
@@ -48,6 +48,9 @@ pub(super) struct Sockets {
     /// Release of the old server.
     pub(super) release: String,
     pub(super) places: Vec<SocketPlace>,
+    /// About how many sessions will go over.
+    #[serde(default)]
+    pub(super) sessions: usize,
 }
 
 /// What the new server says.

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use worker_api::hand_over::{HandedSession, HandedUrl};
+use worker_api::hand_over::{HandedSessions, HandedUrl};
 use worker_api::snapshot::SessionId;
 use worker_api::sockets::BoundSocket;
 
@@ -13,6 +13,10 @@ use super::ENVIRONMENT;
 use super::channel::Channel;
 use super::messages::{ToNew, ToOld, VERSION, WITH_SESSIONS, understands};
 
+/// What a session takes, on the way and on a worker.
+const SESSION_BYTES: usize = 64 << 10;
+/// The most that is taken beforehand.
+const TOUCHED_BYTES_MAX: usize = 256 << 20;
 /// How long the old server may take to send its sockets.
 const SOCKETS_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long it may take to stop serving, once this one is prepared.
@@ -31,8 +35,17 @@ pub(crate) struct Predecessor {
     sockets: Vec<BoundSocket>,
     /// The version of the messages that both understand.
     version: u32,
-    sessions: Vec<HandedSession>,
+    /// About how many sessions will come.
+    expected: usize,
+    sessions: HandedSessions,
     urls: Vec<HandedUrl>,
+}
+
+/// Takes memory for so many sessions from the system and gives it back to the allocator, which keeps it for
+/// a second: fresh pages take milliseconds that packets would have to wait.
+fn touch_memory(sessions: usize) {
+    let bytes = sessions.saturating_mul(SESSION_BYTES).min(TOUCHED_BYTES_MAX);
+    drop(std::hint::black_box(vec![1_u8; bytes]));
 }
 
 /// What one message has inside. Of another release it may be what this one cannot read.
@@ -61,6 +74,7 @@ impl Predecessor {
             channel: Channel::of(socket),
             sockets: Vec::new(),
             version: VERSION,
+            expected: 0,
             sessions: Vec::new(),
             urls: Vec::new(),
         };
@@ -89,7 +103,7 @@ impl Predecessor {
         if message.places.len() != sockets.len() {
             return Err("it sends more or fewer sockets than it says".to_owned());
         }
-        self.version = message.version.min(VERSION);
+        (self.version, self.expected) = (message.version.min(VERSION), message.sessions);
         let sockets = message.places.into_iter().zip(sockets);
         self.sockets = sockets.map(|(place, socket)| BoundSocket { place, socket }).collect();
         Ok(())
@@ -108,13 +122,14 @@ impl Predecessor {
 
     /// Tells it that this one can take over, and waits until it serves no more; blocks.
     pub(crate) fn take_over(&mut self) -> Result<(), String> {
+        touch_memory(self.expected);
         let prepared =
             ToOld::Prepared { version: self.version, release: env!("CARGO_PKG_VERSION").to_owned() };
         let sent = self.channel.send(&prepared, &[], SEND_TIMEOUT);
         sent.map_err(|error| format!("the old server does not listen: {error}"))?;
         loop {
             match self.channel.receive(GO_TIMEOUT) {
-                Ok((ToNew::Session(bytes), _)) => self.sessions.extend(read(&bytes)),
+                Ok((ToNew::Session(bytes), _)) => self.sessions.extend(read(&bytes).map(Box::new)),
                 Ok((ToNew::Url(bytes), _)) => self.urls.extend(read(&bytes)),
                 Ok((ToNew::Go, _)) => return Ok(()),
                 Ok(_) => return Err("the old server says something else than to go on".to_owned()),
@@ -129,7 +144,7 @@ impl Predecessor {
     }
 
     /// Its sessions, and their URLs.
-    pub(crate) fn take_sessions(&mut self) -> (Vec<HandedSession>, Vec<HandedUrl>) {
+    pub(crate) fn take_sessions(&mut self) -> (HandedSessions, Vec<HandedUrl>) {
         (std::mem::take(&mut self.sessions), std::mem::take(&mut self.urls))
     }
 

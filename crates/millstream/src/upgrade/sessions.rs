@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use worker_api::WorkerHandles;
 use worker_api::command::WorkerHandle;
-use worker_api::hand_over::{HandedSession, HandedUrl};
+use worker_api::hand_over::{HandedSessions, HandedUrl};
 use worker_api::rtc::RtcRole;
 
 use super::Predecessor;
@@ -20,8 +20,8 @@ pub(crate) async fn take_over_sessions(
 ) -> Result<(Predecessor, Vec<HandedUrl>), String> {
     let handles = WorkerHandles::new(workers.to_vec());
     let (sessions, mut urls) = predecessor.take_sessions();
-    let (publishers, players) =
-        sessions.into_iter().partition(|session: &HandedSession| session.role == RtcRole::Publish);
+    let (publishers, players): (HandedSessions, HandedSessions) =
+        sessions.into_iter().partition(|session| session.role == RtcRole::Publish);
     let mut resumed = handles.resume(publishers).await;
     resumed.extend(handles.resume(players).await);
     // What workers have for each other has arrived after two turns: who has players of which stream.

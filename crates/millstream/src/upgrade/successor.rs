@@ -35,9 +35,9 @@ pub(crate) struct Successor {
 }
 
 impl Successor {
-    /// Starts it with copies of `sockets` and waits until it is prepared; blocks. The error says why it is
-    /// not, and nothing is left of it then.
-    pub(crate) fn start(program: &Program, sockets: &[BoundSocket]) -> Result<Self, String> {
+    /// Starts it with copies of `sockets` and waits until it is prepared, for about so many sessions; blocks.
+    /// The error says why it is not, and nothing is left of it then.
+    pub(crate) fn start(program: &Program, sockets: &[BoundSocket], sessions: usize) -> Result<Self, String> {
         let (channel, theirs) = Channel::pair().map_err(|error| format!("no pair of sockets: {error}"))?;
         let mut command = Command::new(&program.path);
         command.args(&program.arguments).env(ENVIRONMENT, std::process::id().to_string());
@@ -50,7 +50,7 @@ impl Successor {
         let mut new = Self { process, channel, release: String::new(), version: 0, has_taken_over: false };
         let places = sockets.iter().map(|bound| bound.place).collect();
         let release = env!("CARGO_PKG_VERSION").to_owned();
-        let message = ToNew::Sockets(Sockets { version: VERSION, release, places });
+        let message = ToNew::Sockets(Sockets { version: VERSION, release, places, sessions });
         let sockets: Vec<_> = sockets.iter().map(|bound| bound.socket.as_fd()).collect();
         let sent = new.channel.send(&message, &sockets, SEND_TIMEOUT);
         let answer = sent.and_then(|()| new.channel.receive(PREPARE_TIMEOUT));
@@ -111,7 +111,7 @@ impl Successor {
     /// when dropped before that, and has sent nothing to them.
     pub(crate) fn go(
         &mut self,
-        sessions: &[HandedSession],
+        sessions: &[Box<HandedSession>],
         urls: &[HandedUrl],
     ) -> Result<Vec<SessionId>, String> {
         let mut resumed = Vec::new();
@@ -135,7 +135,7 @@ impl Successor {
         }
     }
 
-    fn send_sessions(&mut self, sessions: &[HandedSession], urls: &[HandedUrl]) -> io::Result<()> {
+    fn send_sessions(&mut self, sessions: &[Box<HandedSession>], urls: &[HandedUrl]) -> io::Result<()> {
         if !self.takes_sessions() {
             // It would not know what these messages are.
             return Ok(());
@@ -203,13 +203,13 @@ mod tests {
 
     fn started(script: &str) -> Result<Successor, String> {
         let arguments = ["-c", script].map(Into::into).to_vec();
-        Successor::start(&Program { path: "/bin/sh".into(), arguments }, &[])
+        Successor::start(&Program { path: "/bin/sh".into(), arguments }, &[], 0)
     }
 
     #[test]
     fn a_program_that_is_not_there_or_ends_is_an_error_that_says_so() {
         let program = Program { path: "/nowhere/millstream".into(), arguments: Vec::new() };
-        let error = Successor::start(&program, &[]).expect_err("not there");
+        let error = Successor::start(&program, &[], 0).expect_err("not there");
         assert!(error.contains("/nowhere/millstream cannot be started"), "{error}");
         let error = started("exit 3").expect_err("it ends");
         assert!(error.contains("exit status: 3"), "{error}");
@@ -230,7 +230,7 @@ mod tests {
     /// the connection, with what it has written.
     fn prepared(version: u32) -> String {
         let release = env!("CARGO_PKG_VERSION").to_owned();
-        let sockets = ToNew::Sockets(Sockets { version: VERSION, release, places: Vec::new() });
+        let sockets = ToNew::Sockets(Sockets { version: VERSION, release, places: Vec::new(), sessions: 0 });
         let bytes = 8 + rmp_serde::to_vec_named(&sockets).expect("written").len();
         let prepared = says(&ToOld::Prepared { version, release: "9.0.0".to_owned() });
         format!("head -c {bytes} <&0 > /dev/null; {prepared}")

@@ -22,7 +22,7 @@ use crate::ids::PeerId;
 use crate::registry::Published;
 use crate::stats::columns::packets_reference;
 use worker_api::columns::NO_STREAM;
-use worker_api::hand_over::{HandedSession, HandedSrtp};
+use worker_api::hand_over::{HandedSession, HandedSessions, HandedSrtp};
 use worker_api::rtc::{RtcNotice, RtcRole};
 use worker_api::snapshot::SessionId;
 
@@ -31,7 +31,7 @@ const TURNS_MAX: usize = 64;
 
 impl Packets {
     /// What another process needs of the sessions that it can have. Nothing is sent from now on.
-    pub(crate) fn hand_over(&mut self, ctx: &mut Context) -> Vec<HandedSession> {
+    pub(crate) fn hand_over(&mut self, ctx: &mut Context) -> HandedSessions {
         self.forward(ctx);
         for _ in 0..TURNS_MAX {
             if !self.has_video_to_send() {
@@ -44,7 +44,7 @@ impl Packets {
         let mut handed = Vec::new();
         for peer in self.sessions.ids() {
             if let Some(session) = self.handed(ctx, peer) {
-                handed.push(session);
+                handed.push(Box::new(session));
                 self.sessions[peer].is_handed_over = true;
                 if let Some(transport) = self.transports.get_mut(peer) {
                     transport.paused = true;
@@ -232,7 +232,7 @@ mod tests {
     use crate::packets::panic_tests::worker;
 
     /// A session as another process hands it over, whose client is at a port of 192.0.2.1.
-    fn session(worker: &Worker, role: RtcRole, client: u16) -> HandedSession {
+    fn session(worker: &Worker, role: RtcRole, client: u16) -> Box<HandedSession> {
         let key = |byte: u8| MasterKey::new(Profile::AeadAes128Gcm, &[byte; 16], &[9; 12]).expect("a key");
         let ice =
             |ufrag: &str| IceCredentials::new(ufrag, "0123456789012345678901234567").expect("credentials");
@@ -243,7 +243,7 @@ mod tests {
         let received = InboundPosition { ssrc: 1, rtp: indices, rtcp: indices };
         let sent = OutboundPosition { ssrc: 2, rtp: indices, rtcp_next: 77 };
         let srtp = HandedSrtp::new((&key(1), &key(2)), [received].into_iter(), [sent].into_iter());
-        HandedSession {
+        Box::new(HandedSession {
             id: SessionId::new(0, client.into()),
             role,
             app: "live".to_owned(),
@@ -270,11 +270,11 @@ mod tests {
             publisher: (role == RtcRole::Publish).then(Default::default),
             viewer: Vec::new(),
             next_number: if role == RtcRole::Play { 4_711 } else { 0 },
-        }
+        })
     }
 
     /// A worker with a publisher and two viewers of another process.
-    fn resumed() -> (Worker, Vec<HandedSession>, Vec<SessionId>) {
+    fn resumed() -> (Worker, HandedSessions, Vec<SessionId>) {
         let (mut worker, mut noted) = worker();
         let roles = [(RtcRole::Publish, 5), (RtcRole::Play, 8), (RtcRole::Play, 6)];
         let sessions = roles.map(|(role, client)| session(&worker, role, client)).to_vec();
@@ -362,7 +362,8 @@ mod tests {
     fn an_application_with_a_slash_stays_one() {
         let (mut worker, _noted) = worker();
         worker.await_sessions(8);
-        let publisher = HandedSession { app: "a/b".to_owned(), ..session(&worker, RtcRole::Publish, 5) };
+        let mut publisher = session(&worker, RtcRole::Publish, 5);
+        publisher.app = "a/b".to_owned();
         assert_eq!(worker.resume_sessions(vec![publisher.clone()]).len(), 1);
         worker.packets.go_on(&mut worker.ctx, &[]);
         assert_eq!(worker.packets.hand_over(&mut worker.ctx), [publisher]);
@@ -379,7 +380,8 @@ mod tests {
         publisher.ice.path = elsewhere;
         assert_eq!(worker.resume_sessions(vec![publisher]), [], "no such port");
         let publisher = session(&worker, RtcRole::Publish, 6);
-        let again = HandedSession { id: SessionId::new(0, 99), ..publisher.clone() };
+        let mut again = publisher.clone();
+        again.id = SessionId::new(0, 99);
         assert_eq!(worker.resume_sessions(vec![publisher.clone(), again]), [publisher.id], "taken");
         worker.packets.go_on(&mut worker.ctx, &[publisher.id]);
         assert_eq!((worker.packets.sessions.len(), worker.packets.streams.iter().count()), (0, 0));
