@@ -72,9 +72,11 @@ impl PushSpec {
         }
         let template = Template::parse(url)?;
         if stream.contains('*') && !url.contains("{stream}") {
-            return Err(
-                "needs `{stream}` in its `url`: streams of a pattern cannot share a target".to_owned()
-            );
+            let reason = match url.starts_with("udp://") {
+                true => "goes to one address: its `stream` has to name one stream, without `*`",
+                false => "needs `{stream}` in its `url`: streams of a pattern cannot share a target",
+            };
+            return Err(reason.to_owned());
         }
         let (url, shown) = (url.to_owned(), shown(url, stream));
         let spec = Self { stream: Pattern::new(stream), url, template, shown, token: None };
@@ -372,6 +374,7 @@ mod tests {
             ("live/cam", "https://h/whip?secret", "write whip:// in place of http://"),
             ("live/cam", "rtmp://secret:secret@h/a/b", "no user name"),
             ("live/*", "rtmp://h/a/secret", "needs `{stream}`"),
+            ("live/*", "udp://239.0.0.1:5000", "without `*`"),
             ("live/*", "rtmp://{stream}.h/a/{stream}", "in its path and query only"),
             ("live/*", "rtmp://h/{name}/{stream}", "it takes `{app}` and `{stream}`"),
             ("live/cam", "rtsps://me:secret@h/a?transport=udp", "media comes in the connection"),

@@ -284,7 +284,16 @@ impl Call {
 
 #[test]
 fn webrtc_sessions_go_on_over_two_upgrades() {
-    let mut server = Server::spawn_workers(2, "");
+    go_on_over_two_upgrades("");
+}
+
+#[test]
+fn webrtc_sessions_go_on_at_a_port_that_workers_share() {
+    go_on_over_two_upgrades("[rtc]\nsingle_port = true\n");
+}
+
+fn go_on_over_two_upgrades(config: &str) {
+    let mut server = Server::spawn_workers(2, config);
     let mut call = Call::begin(&server, 2);
     let homes: Vec<_> = server.sessions("role=player").iter().map(|one| one["worker"].clone()).collect();
     assert_ne!(homes[0], homes[1], "each worker has a viewer");
