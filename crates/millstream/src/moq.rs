@@ -21,7 +21,7 @@ pub(crate) struct MoqParts<'a> {
 }
 
 /// The thread of MoQ, if there is one.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Moq {
     #[cfg(feature = "moq")]
     thread: Option<::moq::MoqThread>,

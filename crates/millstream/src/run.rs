@@ -84,17 +84,35 @@ async fn serve(
             waiting = running.next_upgrades() => waiting,
             never = &mut answer_others => match never {},
         };
-        let begun = tokio::select! {
+        tracing::info!("another server is started, to take over");
+        let started = tokio::select! {
             // The new one notices that this one says nothing more, and ends.
             signal = signals.next() => break signal,
-            begun = begin_upgrade(&running) => begun,
+            started = running.start_successor(Program::own()) => started,
             never = &mut answer_others => match never {},
         };
-        match begun {
+        // From now on it is decided soon which of the two has the sessions; a signal is for that one.
+        let (decided, signal) = {
+            let decided = async { hand_over(&running, started?).await };
+            tokio::pin!(decided);
+            let mut signal = None;
+            loop {
+                tokio::select! {
+                    decided = &mut decided => break (decided, signal),
+                    first = signals.next(), if signal.is_none() => signal = Some(first),
+                    never = &mut answer_others => match never {},
+                }
+            }
+        };
+        match decided {
             Ok(successor) => {
                 let (pid, release) = (successor.pid(), successor.release().to_owned());
                 tracing::info!(pid, release, "another server has taken over; this one ends");
                 supervisor::replaced_by(pid);
+                if let Some(signal) = signal {
+                    tracing::info!(signal, pid, "the signal is passed on");
+                    successor.terminate();
+                }
                 let upgraded = Upgraded { pid, release };
                 answer(waiting, &Ok(upgraded));
                 let deadline = running.drain().min(HANDED_OVER_DRAIN);
@@ -104,6 +122,9 @@ async fn serve(
             Err(reason) => {
                 tracing::error!(reason, "no other server has taken over; this one serves as before");
                 answer(waiting, &Err(reason));
+                if let Some(signal) = signal {
+                    break signal;
+                }
             }
         }
     };
@@ -114,11 +135,8 @@ async fn serve(
     Ok(())
 }
 
-/// Has another server take over, up to the point at which it serves. The error says why none does; this one
-/// goes on then.
-async fn begin_upgrade(running: &Running) -> Result<Successor, String> {
-    tracing::info!("another server is started, to take over");
-    let mut successor = running.start_successor(Program::own()).await?;
+/// Has another server that is prepared take over. The error says why it does not; this one goes on then.
+async fn hand_over(running: &Running, mut successor: Successor) -> Result<Successor, String> {
     // Clients that have connected here are answered here; others wait in the kernel.
     let workers = &running.context().workers;
     let settled = async {
@@ -146,7 +164,7 @@ async fn begin_upgrade(running: &Running) -> Result<Successor, String> {
     });
     let begun = match begun.await.unwrap_or_else(|error| Err(error.to_string())) {
         Ok((mut successor, taken)) => {
-            // Those that the other one has end here without a word; the rest is told.
+            // Those that the other one has end here without a word, the others as at a stop.
             let ended = workers.let_go(taken.into()).await;
             successor.let_go(ended).map(|()| successor)
         }

@@ -286,7 +286,7 @@ impl Running {
         let segments = or_without(segments, has_taken_over)?;
         let pushes_thread = pushes_thread(push_settings, &workers, to_pushes)?;
         let parts = MoqParts { workers: &workers, settings: &settings, current: &current, published: to_moq };
-        let moq = Moq::start(moq, parts)?;
+        let moq = or_without(Moq::start(moq, parts), has_taken_over)?;
         let sources_thread = IngestThread::start()
             .map_err(|error| format!("the thread of sources could not start: {error}"))?;
         let handles = WorkerHandles::new(workers.handles().to_vec());
@@ -358,7 +358,12 @@ impl Running {
         tokio::spawn(async move { of_notices.rtc.take_notices(noticed).await });
         let control = tokio::spawn(control::serve(Arc::clone(&context), handoffs));
         if !context.workers.all_answer().await {
-            return Err("a worker does not answer after its start".to_owned());
+            let reason = "a worker does not answer after its start";
+            if !has_taken_over {
+                return Err(reason.to_owned());
+            }
+            // It has sessions, which no other server has any more.
+            tracing::error!(reason);
         }
         if let Some(membership) = &membership {
             let handles = WorkerHandles::new(workers.handles().to_vec());

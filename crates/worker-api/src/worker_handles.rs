@@ -24,7 +24,7 @@ pub const RELAY_WORKER: usize = 0;
 /// Time a worker has to answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
 /// How long a worker may take for all its sessions.
-const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(3);
+const HAND_OVER_TIMEOUT: Duration = Duration::from_secs(2);
 /// Loads that differ by less than this, percent of a core, count as equal: then the number of sessions
 /// decides.
 const LOAD_STEP_PERCENT: f32 = 10.0;

@@ -16,6 +16,11 @@ impl Worker {
                     // The asker may have given up waiting.
                     let _ = reply.send(self.snapshot(&sessions));
                 }
+                // No answer, which is for later: another process has it, or it is not decided yet.
+                Command::Kick { session, .. } | Command::RtcClose { session, .. }
+                    if self.packets.has_gone(session) => {}
+                Command::RtcPatch { session, .. } | Command::RtcLayer { session, .. }
+                    if self.packets.is_handed_over(session) => {}
                 Command::Kick { session, reply } => {
                     let is_it = |other: &Session| other.id == session && other.closing_at_ms.is_none();
                     let found = self
@@ -57,7 +62,7 @@ impl Worker {
                     let _ = reply.send(self.packets.hand_over(&mut self.ctx));
                 }
                 Command::LetGo { sessions, reply } => {
-                    let _ = reply.send(self.packets.let_go(&self.ctx, &sessions));
+                    let _ = reply.send(self.packets.let_go(&mut self.ctx, &sessions));
                 }
                 Command::Resume { sessions, reply } => {
                     let _ = reply.send(self.resume_sessions(sessions));
@@ -79,6 +84,7 @@ impl Worker {
         self.ctx.mailboxes.fullness().close();
         self.idle.clear();
         self.ctx.draining_until = Some(self.ctx.now_ms + deadline.as_millis() as u64);
+        self.packets.forget_gone(self.ctx.now);
         self.sweep();
     }
 }

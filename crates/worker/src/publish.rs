@@ -332,6 +332,7 @@ impl Worker {
             trace: open.trace,
             keys: None,
             is_handed_over: false,
+            ends_with: None,
             transport: Transport::new(peer, ufrag, self.ctx.now_ms),
             publications: Vec::new(),
             subscriptions: Vec::new(),

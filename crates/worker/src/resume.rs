@@ -93,6 +93,7 @@ impl Worker {
             trace: None,
             keys: None,
             is_handed_over: true,
+            ends_with: None,
             transport,
             publications: Vec::new(),
             subscriptions: Vec::new(),

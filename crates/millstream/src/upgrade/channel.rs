@@ -100,6 +100,12 @@ impl Channel {
     }
 }
 
+/// Whether the other end is closed, as it is when its process ends.
+pub(super) fn is_gone(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
 #[cfg(test)]
 mod tests {
     use std::net::UdpSocket;

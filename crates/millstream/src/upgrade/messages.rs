@@ -12,8 +12,8 @@
 //! ```
 //!
 //! Before `Yours` the new one sends nothing to a session, so that no index of SRTP is used by both. Until
-//! then it may say `Failed`, or end without a word, and the old one goes on as if nothing had been. Messages are maps by name: what a release adds, its neighbours skip or take as its
-//! default.
+//! then it may say `Failed`, or end without a word, and the old one goes on as if nothing had been. Messages
+//! are maps by name: what a release adds, its neighbours skip or take as its default.
 
 use serde::{Deserialize, Serialize};
 use worker_api::snapshot::SessionId;

@@ -10,7 +10,7 @@ use worker_api::snapshot::SessionId;
 use worker_api::sockets::BoundSocket;
 
 use super::ENVIRONMENT;
-use super::channel::Channel;
+use super::channel::{Channel, is_gone};
 use super::messages::{ToNew, ToOld, VERSION, WITH_SESSIONS, understands};
 
 /// What a session takes, on the way and on a worker.
@@ -23,8 +23,9 @@ const SOCKETS_TIMEOUT: Duration = Duration::from_secs(10);
 const GO_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long it may take to close its recordings.
 const FINISH_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long it may take to let go of its sessions.
-const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long it may take to let go of its sessions. It does, ends this process, or ends itself: whoever gives
+/// up before that may leave them to nobody.
+const LET_GO_TIMEOUT: Duration = Duration::from_secs(600);
 /// How long a message may take.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -52,12 +53,6 @@ fn touch_memory(sessions: usize) {
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Option<T> {
     let read = rmp_serde::from_slice(bytes);
     read.inspect_err(|error| tracing::warn!(%error, "a session of the old server cannot be read")).ok()
-}
-
-/// Whether the other end is closed, as it is when its process ends.
-fn is_gone(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 impl Predecessor {

@@ -11,13 +11,13 @@ use worker_api::snapshot::SessionId;
 use worker_api::sockets::BoundSocket;
 
 use super::ENVIRONMENT;
-use super::channel::Channel;
+use super::channel::{Channel, is_gone};
 use super::messages::{Sockets, ToNew, ToOld, VERSION, WITH_SESSIONS, understands};
 
 /// How long the new server may take until it is prepared: it asks hooks, key sets and name servers.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may take then until it serves.
-const SERVE_TIMEOUT: Duration = Duration::from_secs(5);
+const SERVE_TIMEOUT: Duration = Duration::from_secs(7);
 /// How long a message may take.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a process that has closed its end may take to end.
@@ -128,7 +128,8 @@ impl Successor {
             Ok((ToOld::Resumed { .. }, _)) => Err("the new server says twice what goes on".to_owned()),
             Ok((ToOld::Failed { reason }, _)) => Err(format!("the new server: {reason}")),
             Ok((ToOld::Prepared { .. }, _)) => Err("the new server does not say that it serves".to_owned()),
-            Err(error) => Err(match self.exit_status() {
+            // Nobody waits for the end of one that is just silent: packets do.
+            Err(error) => Err(match is_gone(&error).then(|| self.exit_status()).flatten() {
                 Some(status) => format!("the new server has ended before it took over ({status})"),
                 None => format!("the new server does not say that it serves: {error}"),
             }),
@@ -160,6 +161,14 @@ impl Successor {
         }
         self.has_taken_over = true;
         Ok(())
+    }
+
+    /// Has it end, as a signal to this process would have.
+    pub(crate) fn terminate(&self) {
+        let pid = nix::unistd::Pid::from_raw(self.pid() as i32);
+        if let Err(error) = nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM) {
+            tracing::warn!(%error, "the new server cannot be ended");
+        }
     }
 
     /// Tells it that directories are its own now.

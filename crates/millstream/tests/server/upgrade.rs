@@ -13,9 +13,10 @@ use nix::fcntl::{FcntlArg, FdFlag, fcntl};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use rtp::payload::MediaKind;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::common::flv::sample_tags;
+use crate::common::hook::{HookServer, Reply};
 use crate::common::http;
 use crate::common::rtc::Client;
 use crate::common::rtmp::RtmpClient;
@@ -316,6 +317,27 @@ fn go_on_over_two_upgrades(config: &str) {
         assert_eq!(client.delete(), 404, "it has ended");
     }
     new.end();
+}
+
+#[test]
+fn the_end_of_a_session_that_goes_over_is_reported_once() {
+    let hook = HookServer::start(|_| Reply::Json(json!({ "allow": true })));
+    let mut server = Server::spawn_workers(1, &hook.config(&["on_publish", "on_publish_end"], ""));
+    let mut call = Call::begin(&server, 1);
+    let new = std::thread::scope(|scope| {
+        let upgraded = scope.spawn(|| upgrade(&mut server));
+        call.go_on_until(|| upgraded.is_finished());
+        upgraded.join().expect("upgraded")
+    });
+    assert_eq!(hook.events("on_publish_end"), Vec::<Value>::new());
+    assert_eq!(call.publisher.delete(), 200);
+    let ended = hook.wait_for("on_publish_end", 1);
+    new.end();
+    assert_eq!(hook.events("on_publish_end"), ended);
+    assert_eq!(
+        (&ended[0]["started"], &ended[0]["asked"]),
+        (&json!(true), &hook.events("on_publish")[0]["id"])
+    );
 }
 
 #[test]

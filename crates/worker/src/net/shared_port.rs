@@ -86,7 +86,10 @@ fn bind_udp(address: SocketAddr, workers: usize) -> io::Result<Vec<UdpSocket>> {
     for _ in 1..workers {
         sockets.push(UdpSocket::bind_shared(address)?);
     }
-    sockets[0].steer(&steer::program(workers))?;
+    if workers > 1 {
+        // One alone has nothing to pick from, and the kernel takes no program for it.
+        sockets[0].steer(&steer::program(workers))?;
+    }
     Ok(sockets)
 }
 
@@ -106,4 +109,19 @@ fn bind_tcp(address: SocketAddr, is_any: bool, workers: usize) -> io::Result<Vec
         Ok(listener)
     };
     (0..workers).map(bind).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn any_number_of_workers_has_a_socket_each_at_one_address() {
+        for workers in [1, 2, 5] {
+            let sockets = bind_udp("127.0.0.1:0".parse().expect("an address"), workers).expect("a port");
+            let addresses = sockets.iter().map(|socket| socket.local_addr().expect("bound"));
+            let addresses: std::collections::HashSet<SocketAddr> = addresses.collect();
+            assert_eq!((sockets.len(), addresses.len()), (workers, 1));
+        }
+    }
 }

@@ -21,6 +21,7 @@ use crate::context::Context;
 use crate::ids::PeerId;
 use crate::registry::Published;
 use crate::stats::columns::packets_reference;
+use worker_api::EndReason;
 use worker_api::columns::NO_STREAM;
 use worker_api::hand_over::{HandedSession, HandedSessions, HandedSrtp};
 use worker_api::rtc::{RtcNotice, RtcRole};
@@ -105,11 +106,33 @@ impl Packets {
     }
 
     /// Another process has these sessions, in ascending order, which end here without a word. The others go
-    /// on: all of them if it has failed. Answers with those that were ended since they were said.
-    pub(crate) fn let_go(&mut self, ctx: &Context, gone: &[SessionId]) -> Vec<SessionId> {
-        self.decide(|session| gone.binary_search(&session.id).is_err());
-        let is_ended = |id: &SessionId| id.worker() == ctx.worker.0 as usize && self.find(*id).is_none();
-        gone.iter().copied().filter(is_ended).collect()
+    /// on: all of them if it has failed. Answers with those that were to end since they were said.
+    pub(crate) fn let_go(&mut self, ctx: &mut Context, gone: &[SessionId]) -> Vec<SessionId> {
+        self.decide(ctx, |session| gone.binary_search(&session.id).is_err());
+        let gone = self.sessions.iter().filter(|(_, session)| session.is_handed_over);
+        gone.filter_map(|(_, session)| session.ends_with.map(|_| session.id)).collect()
+    }
+
+    /// Whether another process has this session, or it is not decided which one has it.
+    pub(crate) fn is_handed_over(&self, id: SessionId) -> bool {
+        self.find(id).and_then(|peer| self.sessions.get(peer)).is_some_and(|session| session.is_handed_over)
+    }
+
+    /// Whether another process has this session.
+    pub(crate) fn has_gone(&self, id: SessionId) -> bool {
+        !self.is_frozen && self.is_handed_over(id)
+    }
+
+    /// This process ends: what becomes of the sessions that are handed over is reported by the other one.
+    pub(crate) fn forget_gone(&mut self, now: std::time::Instant) {
+        for (_, session) in self.sessions.iter_mut().filter(|(_, session)| session.is_handed_over) {
+            if let Some(mut admission) = session.admission.take() {
+                admission.forget();
+            }
+            if let Some(trace) = session.trace.take() {
+                trace.end(now, EndReason::Draining);
+            }
+        }
     }
 
     /// Sends nothing until it is known which sessions go on here.
@@ -120,22 +143,27 @@ impl Packets {
     /// The other process has let go of the sessions that were resumed here. Those that were ended there in
     /// the meantime end.
     pub(crate) fn go_on(&mut self, ctx: &mut Context, ended: &[SessionId]) {
-        self.decide(|_| true);
+        self.decide(ctx, |_| true);
         for id in ended {
-            self.close(ctx, *id, worker_api::EndReason::Kicked);
+            self.close(ctx, *id, EndReason::Kicked);
         }
     }
 
     /// Goes on with some of the sessions that are handed over.
-    fn decide(&mut self, goes_on: impl Fn(&Session) -> bool) {
+    fn decide(&mut self, ctx: &mut Context, goes_on: impl Fn(&Session) -> bool) {
         self.is_frozen = false;
+        let mut to_end = Vec::new();
         for (peer, session) in self.sessions.iter_mut().filter(|(_, session)| session.is_handed_over) {
             if goes_on(session) {
                 session.is_handed_over = false;
                 if let Some(transport) = self.transports.get_mut(peer) {
                     transport.paused = false;
                 }
+                to_end.extend(session.ends_with.take().map(|reason| (session.id, reason)));
             }
+        }
+        for (id, reason) in to_end {
+            self.close(ctx, id, reason);
         }
     }
 
@@ -160,7 +188,7 @@ impl Packets {
         let resumed = self.resume_transport(ctx, peer, handed);
         if resumed.is_err() {
             // The other process says goodbye, and reports the end.
-            self.end(ctx, peer, worker_api::EndReason::Defect);
+            self.end(ctx, peer, EndReason::Defect);
             return resumed;
         }
         self.join(ctx, peer);
@@ -316,7 +344,7 @@ mod tests {
         assert!(is_paused(&worker) == [false; 3] && !worker.packets.is_frozen);
         worker.packets.hand_over(&mut worker.ctx);
         assert!(is_paused(&worker) == [true; 3] && worker.packets.is_frozen);
-        assert_eq!(worker.packets.let_go(&worker.ctx, &[]), []);
+        assert_eq!(worker.packets.let_go(&mut worker.ctx, &[]), []);
         assert!(is_paused(&worker) == [false; 3] && !worker.packets.is_frozen);
         assert_eq!(worker.packets.hand_over(&mut worker.ctx), said, "and once more");
     }
@@ -329,7 +357,7 @@ mod tests {
         let sent = worker.packets.sockets.sent.packets;
         let of_another_worker = SessionId::new(1, 1);
         let gone = [ids[0], ids[1], of_another_worker];
-        assert_eq!(worker.packets.let_go(&worker.ctx, &gone), []);
+        assert_eq!(worker.packets.let_go(&mut worker.ctx, &gone), []);
         assert!(!worker.packets.are_all_gone());
         worker.drain(Duration::from_secs(1));
         assert_eq!(worker.packets.find(ids[2]), None, "it has this one still, and ends it");
@@ -343,8 +371,9 @@ mod tests {
         let (mut worker, said, ids) = resumed();
         worker.packets.go_on(&mut worker.ctx, &[]);
         worker.packets.hand_over(&mut worker.ctx);
-        assert!(worker.packets.close(&mut worker.ctx, ids[1], worker_api::EndReason::Kicked));
-        assert_eq!(worker.packets.let_go(&worker.ctx, &ids), [ids[1]]);
+        assert!(worker.packets.close(&mut worker.ctx, ids[1], EndReason::Kicked));
+        assert!(worker.packets.is_handed_over(ids[1]), "it is not ended here");
+        assert_eq!(worker.packets.let_go(&mut worker.ctx, &ids), [ids[1]]);
         let (mut other, _noted) = super::super::panic_tests::worker();
         other.await_sessions(8);
         let moved = said.into_iter().map(|mut of| {
@@ -355,6 +384,17 @@ mod tests {
         assert_eq!(other.resume_sessions(moved).len(), 3);
         other.packets.go_on(&mut other.ctx, &[ids[1]]);
         let is_there = ids.iter().map(|id| other.packets.find(*id).is_some());
+        assert_eq!(is_there.collect::<Vec<_>>(), [true, false, true]);
+    }
+
+    #[test]
+    fn a_session_that_is_ended_meanwhile_ends_here_if_the_other_process_has_failed() {
+        let (mut worker, _, ids) = resumed();
+        worker.packets.go_on(&mut worker.ctx, &[]);
+        worker.packets.hand_over(&mut worker.ctx);
+        assert!(worker.packets.close(&mut worker.ctx, ids[1], EndReason::Kicked));
+        assert_eq!(worker.packets.let_go(&mut worker.ctx, &[]), []);
+        let is_there = ids.iter().map(|id| worker.packets.find(*id).is_some());
         assert_eq!(is_there.collect::<Vec<_>>(), [true, false, true]);
     }
 

@@ -78,7 +78,11 @@ impl Packets {
     pub(crate) fn close(&mut self, ctx: &mut Context, id: SessionId, reason: EndReason) -> bool {
         let found = self.find(id);
         if let Some(peer) = found {
-            self.guard(ctx, peer, |packets, ctx| packets.end(ctx, peer, reason));
+            let session = &mut self.sessions[peer];
+            match session.is_handed_over {
+                true => session.ends_with = Some(reason),
+                false => self.guard(ctx, peer, |packets, ctx| packets.end(ctx, peer, reason)),
+            }
         }
         found.is_some()
     }

@@ -15,12 +15,12 @@ use srtp::{InboundContext, OutboundContext};
 use crate::ids::{IceTcpId, PacketStreamId, PortId};
 use crate::net::udp_port::PEERS_PER_SESSION;
 use crate::registry::{Epoch, PublishedTracks};
-use worker_api::AddressSlot;
 use worker_api::hooks::Admission;
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{Protocol, SessionId};
 use worker_api::traces::SessionTrace;
 use worker_api::usage::Uses;
+use worker_api::{AddressSlot, EndReason};
 
 /// How long after its last datagram a session keeps its address against another that proves to be there,
 /// milliseconds. Peers are heard from every few seconds: consent (RFC 7675 section 5.1) and reports.
@@ -54,6 +54,8 @@ pub(crate) struct Session {
     pub(crate) keys: Option<Box<SrtpKeys>>,
     /// Another process has it, or it is not decided yet which one has it: nothing is sent to it.
     pub(crate) is_handed_over: bool,
+    /// It was to end while that was not decided, and does where it goes on.
+    pub(crate) ends_with: Option<EndReason>,
     pub(crate) transport: Transport,
     pub(crate) publications: Vec<SessionPublication>,
     pub(crate) subscriptions: Vec<Subscription>,
