@@ -241,7 +241,11 @@ impl SessionTrace {
     }
 
     /// Its present stage is over, and `next` begins. Nothing happens if it was there already.
+    ///
+    /// `now` may be before what was said earlier: a worker reads its clock once a turn, and takes in a request
+    /// that began after that.
     pub fn reach(&mut self, now: Instant, next: Stage) {
+        let now = now.max(self.stage_began);
         if self.stage < next {
             self.send_stage(now, None);
             (self.stage, self.stage_began) = (next, now);
@@ -250,6 +254,7 @@ impl SessionTrace {
 
     /// The session is over, or was refused.
     pub fn end(mut self, now: Instant, reason: EndReason) {
+        let now = now.max(self.stage_began);
         if self.stage != Stage::Media {
             self.send_stage(now, Some(reason));
         }
@@ -272,7 +277,7 @@ impl SessionTrace {
             parent,
             kind,
             began,
-            ended: ended.max(began),
+            ended,
             session,
             protocol,
             role,
@@ -332,6 +337,20 @@ mod tests {
         assert!(spans.iter().all(|span| is_of_session(span) && span.trace == parent.expect("read").trace));
         let ids: std::collections::HashSet<u64> = spans.iter().map(|span| span.id).collect();
         assert_eq!(ids.len(), spans.len());
+    }
+
+    #[test]
+    fn a_clock_that_was_read_before_makes_no_gap() {
+        let (traces, mut spans) = Traces::new(SAMPLES_OF);
+        let start = start();
+        let at = |ms| start + Duration::from_millis(ms);
+        let mut trace = traces.begin(at(5), None, traced()).expect("it is sampled");
+        trace.reach(at(2), Stage::Ice);
+        trace.reach(at(9), Stage::Dtls);
+        trace.end(at(8), EndReason::ClosedByClient);
+        let spans: Vec<Span> = std::iter::from_fn(|| spans.try_recv().ok()).collect();
+        let found: Vec<_> = spans.iter().map(|span| (span.began, span.ended)).collect();
+        assert_eq!(found, [(at(5), at(5)), (at(5), at(9)), (at(9), at(9)), (at(5), at(9))]);
     }
 
     #[test]
