@@ -357,10 +357,7 @@ impl Worker {
                 let id = self.subscribe(Lane::Packets, &key, (&app, &name), Some(address.ip()));
                 let id = id.ok_or(RtcRefusal::NotFound)?;
                 let stream = self.packets.streams.find(id).ok_or(RtcRefusal::NotFound)?;
-                let publication = &mut self.packets.streams[stream].publication;
-                publication.players += 1;
-                publication.report_watched(&self.ctx);
-                self.packets.update_watched(self.ctx.now, stream);
+                self.packets.player_joined(&self.ctx, stream);
                 let published = published.into();
                 session.subscriptions = vec![Subscription { stream, viewer: None, tracks, published }];
                 let peer = self.packets.insert(&mut self.ctx, session);

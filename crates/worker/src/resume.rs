@@ -121,10 +121,7 @@ impl Worker {
             RtcRole::Play => {
                 let id = self.subscribe(Lane::Packets, &key, (app, name), Some(handed.address.ip()));
                 let stream = id.and_then(|id| self.packets.streams.find(id)).ok_or("its stream is gone")?;
-                let publication = &mut self.packets.streams[stream].publication;
-                publication.players += 1;
-                publication.report_watched(&self.ctx);
-                self.packets.update_watched(now, stream);
+                self.packets.player_joined(&self.ctx, stream);
                 let published = handed.published.clone().into();
                 session.subscriptions = vec![Subscription { stream, viewer: None, tracks, published }];
                 session.admission = admission();

@@ -152,11 +152,8 @@ impl Worker {
             relay.of_out.insert(out, id);
             // What waits is in the cache already, and would be sealed twice.
             self.packets.forward(&mut self.ctx);
-            let entry = &mut self.packets.streams[stream];
-            entry.publication.players += 1;
-            entry.publication.report_watched(&self.ctx);
-            entry.is_served = true;
-            self.packets.update_watched(self.ctx.now, stream);
+            self.packets.streams[stream].is_served = true;
+            self.packets.player_joined(&self.ctx, stream);
             // Which encodings they begin with.
             if let Some(relay) = &mut self.relay {
                 relay.review.push(id);

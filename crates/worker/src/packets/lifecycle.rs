@@ -313,6 +313,14 @@ impl Packets {
         let _ = self.notices.send(RtcNotice::Ended(session.id));
     }
 
+    /// A stream has one player more.
+    pub(crate) fn player_joined(&mut self, ctx: &Context, id: PacketStreamId) {
+        let publication = &mut self.streams[id].publication;
+        publication.players += 1;
+        publication.report_watched(ctx);
+        self.update_watched(ctx.now, id);
+    }
+
     /// A stream has one player less.
     pub(crate) fn player_left(&mut self, ctx: &mut Context, id: PacketStreamId) {
         let Some(stream) = self.streams.get_mut(id) else { return };
