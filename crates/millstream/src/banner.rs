@@ -32,7 +32,7 @@ pub(crate) fn text(
     lines(&mut out, "WHIP", rtc, "/whip/live/STREAM");
     lines(&mut out, "WHEP", rtc, "/whep/live/STREAM");
     media_ports(&mut out, addresses);
-    let srt = bases(&[("srt", &addresses.srt)]);
+    let srt = bases(&[("srt", &everywhere_once(&addresses.srt))]);
     let token = if policy.publish_needs_token() { "?token=TOKEN" } else { "" };
     lines(&mut out, "SRT", &srt, &format!("?streamid=publish:live/STREAM{token}, or read:live/STREAM"));
     let rtsp = bases(&[("rtsp", &addresses.rtsp), ("rtsps", &addresses.rtsps)]);
@@ -96,6 +96,20 @@ fn ports(list: &[SocketAddr]) -> String {
     runs.collect::<Vec<_>>().join(", ")
 }
 
+/// Where `[::]` is wanted, SRT has a socket for each address of the machine: these once, as one everywhere.
+fn everywhere_once(list: &[SocketAddr]) -> Vec<SocketAddr> {
+    let mut once = Vec::new();
+    for &address in list {
+        let of_port = || list.iter().filter(|other| other.port() == address.port());
+        let is_everywhere = of_port().count() > 1 && of_port().any(|other| other.ip().is_loopback());
+        let shown = if is_everywhere { ([0; 4], address.port()).into() } else { address };
+        if !once.contains(&shown) {
+            once.push(shown);
+        }
+    }
+    once
+}
+
 /// One line per base URL; only the first carries the name.
 fn lines(out: &mut String, name: &str, bases: &[String], path: &str) {
     for (index, base) in bases.iter().enumerate() {
@@ -128,6 +142,20 @@ mod tests {
         let text = moq(&at, Some("00ff"));
         assert!(text.contains("https://localhost:4443/live, broadcast STREAM\n"), "{text}");
         assert!(text.contains("SHA-256 00ff\n") && !moq(&at, None).contains("SHA-256"), "{text}");
+    }
+
+    #[test]
+    fn addresses_of_the_machine_at_one_port_are_named_once() {
+        let at = |texts: &[&str]| -> Vec<SocketAddr> {
+            texts.iter().map(|text| text.parse().expect("an address")).collect()
+        };
+        let all = at(&["192.0.2.2:8890", "127.0.0.1:8890", "[::1]:8890", "192.0.2.2:9000"]);
+        assert_eq!(
+            bases(&[("srt", &everywhere_once(&all))]),
+            ["srt://localhost:8890", "srt://192.0.2.2:9000"]
+        );
+        let two = at(&["192.0.2.2:8890", "192.0.2.3:8890"]);
+        assert_eq!(everywhere_once(&two), two, "neither is this machine's own name");
     }
 
     #[test]
