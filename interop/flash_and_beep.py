@@ -120,7 +120,7 @@ def analyse(path, skip=0.0):
     """Decodes a file: what is in it, and how audio and video go together from `skip` seconds on."""
     import av
 
-    flashes, beeps = Flashes(), Beeps()
+    flashes, beeps, pictures = Flashes(), Beeps(), []
     facts = {"video": 0, "audio": 0, "backwards": 0, "longest_gap_ms": 0.0}
     first, last, audio = {}, {}, 0.0
     with av.open(path) as container:
@@ -134,6 +134,7 @@ def analyse(path, skip=0.0):
             if kind in last and time < last[kind]:
                 facts["backwards"] += 1
             if kind == "video":
+                pictures.append(round(time, 3))
                 if kind in last:
                     facts["longest_gap_ms"] = max(facts["longest_gap_ms"], round(1000 * (time - last[kind]), 1))
                 facts["size"] = f"{frame.width}x{frame.height}"
@@ -155,7 +156,7 @@ def analyse(path, skip=0.0):
     facts["audio_seconds"] = round(audio, 3)
     for kind in first:
         facts[f"{kind}_first"], facts[f"{kind}_last"] = round(first[kind], 3), round(last[kind], 3)
-    return {**facts, **compare(flashes.times, beeps.times())}
+    return {**facts, **compare(flashes.times, beeps.times()), "pictures": pictures}
 
 
 def main():

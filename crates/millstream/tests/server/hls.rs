@@ -443,19 +443,21 @@ fn ten_thousand_requests_that_block_are_all_answered_with_the_next_part() {
     const COUNT: usize = 10_000;
     // The server's too: it is a process of its own, and inherits the limit.
     let _turn = crate::common::many_descriptors(COUNT as u64 + 500);
+    // A request waits for three segments: long ones, for a machine that has other things to do.
     let config = "[http]\nkeep_alive_connections_per_address = 0\n\
-                  [limits]\nsessions_per_worker = 11000\n";
+                  [limits]\nsessions_per_worker = 11000\n\
+                  [hls]\nsegment_ms = 8000\n";
     let mut server = Server::spawn(config);
     let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
     let tags = sample_tags();
-    // As far as the second key frame, with which the target duration is known.
-    let [video, _] = cut_from_the_start(&server, &mut publisher, &tags[..300]);
+    // As far as the fifth key frame, with which the target duration is known.
+    let [video, _] = cut_from_the_start(&server, &mut publisher, &tags[..570]);
     let path = eventually("a part", || {
         let text = get(&server, &video).text();
         text.contains("#EXT-X-PART:").then(|| blocking(&text, &video))
     });
     let before = server.resident_bytes();
-    // All are connected before the first one asks: a request waits for some seconds only.
+    // All are connected before the first one asks: a request waits for a time only.
     let mut sockets: Vec<_> =
         (0..COUNT).map(|_| std::net::TcpStream::connect(server.http).expect("a connection")).collect();
     for socket in &mut sockets {
@@ -467,7 +469,7 @@ fn ten_thousand_requests_that_block_are_all_answered_with_the_next_part() {
     let grown = server.resident_bytes().saturating_sub(before);
     println!("{} bytes for each request that waits", grown / COUNT as u64);
     assert!(grown < COUNT as u64 * 16_384, "{grown} bytes");
-    publisher.send_tags(&tags[300..400]);
+    publisher.send_tags(&tags[570..670]);
     for mut socket in sockets {
         let mut answer = String::new();
         std::io::Read::read_to_string(&mut socket, &mut answer).expect("an answer");

@@ -21,7 +21,7 @@ use super::flv::TagReader;
 use super::http::{self, Streaming};
 use super::server::Server;
 use super::tools::sample;
-use super::{TIMEOUT, lasting_address};
+use super::{TIMEOUT, lasting_address, listen_at};
 
 /// Writes `seconds` of the sample from second `from` on as an MP4 file. The sample has a key frame every two
 /// seconds.
@@ -190,7 +190,7 @@ impl FileServer {
 
     /// The same where another one was.
     pub(crate) fn start_at(address: SocketAddr, root: &Path) -> Self {
-        let listener = TcpListener::bind(address).expect("listen");
+        let listener = listen_at(address);
         let address = listener.local_addr().expect("an address");
         let shared = Arc::new(Shared::default());
         let (root, of_thread) = (root.to_owned(), Arc::clone(&shared));

@@ -31,6 +31,7 @@ pub(crate) mod web;
 pub(crate) mod websocket;
 pub(crate) mod wire;
 
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -82,6 +83,15 @@ pub(crate) fn lasting_address() -> SocketAddr {
             return address;
         }
     }
+}
+
+/// Listens where another listener has just been. A process that some test is starting has copies of
+/// this one's sockets until it runs its program: a listener that is closed listens on until then.
+pub(crate) fn listen_at(address: SocketAddr) -> TcpListener {
+    eventually(&format!("{address} is free"), || match TcpListener::bind(address) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
+        listener => Some(listener.expect("listen")),
+    })
 }
 
 /// An address where connections are refused as long as the socket lives, which keeps others from

@@ -8,7 +8,7 @@ use rtmp::flv::{Tag, write_file_header, write_tag};
 use serde_json::{Value, json};
 
 use super::server::Server;
-use super::{TIMEOUT, eventually, http, lasting_address};
+use super::{TIMEOUT, eventually, http, lasting_address, listen_at};
 
 /// A listening origin.
 pub(crate) struct Origin {
@@ -30,7 +30,7 @@ impl Origin {
 
     /// On an address where another one was.
     pub(crate) fn at(address: SocketAddr) -> Self {
-        let listener = TcpListener::bind(address).expect("listen");
+        let listener = listen_at(address);
         listener.set_nonblocking(true).expect("a listener that can be looked at");
         Self { listener }
     }
