@@ -93,15 +93,16 @@ class Build:
         if done.returncode != 0:
             raise Missing(f"{' '.join(map(str, command[:3]))}: {(done.stdout + done.stderr)[-2000:]}")
 
-    def linked(self, name, list_source=None, flags=(), static_library=None):
-        """The library with another list, or its own; the arguments that link a program with it."""
+    def linked(self, name, list_source=None, flags=(), static_library=None, callers=()):
+        """The library with another list, or its own; the arguments that link a program with it. `callers` are flags for
+        what calls the list."""
         place = self.folder / name
         place.mkdir(exist_ok=True)
         shutil.copy(self.folder / "libsrtp2.a", place / "libsrtp2.a")
         objects = []
         if list_source:
             objects = [place / "srtp.o", place / "list.o"]
-            self.run(["cc", "-O2", "-fPIC", *self.includes, "-DSRTP_NO_STREAM_LIST", "-c",
+            self.run(["cc", "-O2", "-fPIC", *self.includes, "-DSRTP_NO_STREAM_LIST", *callers, "-c",
                       self.source / "srtp/srtp.c", "-o", objects[0]])
             self.run(["cc", "-O2", "-fPIC", "-std=c99", *WARNINGS, *self.includes, *flags, "-c", list_source,
                       "-o", objects[1]])
@@ -110,9 +111,9 @@ class Build:
         return [place / "libsrtp2.a", *([static_library] if static_library else []), *self.libraries,
                 "-lpthread", "-ldl", "-lm"]
 
-    def program(self, name, sources, link):
+    def program(self, name, sources, link, flags=()):
         place = self.folder / name
-        self.run(["cc", "-O2", *self.includes, *sources, "-o", place, *link])
+        self.run(["cc", "-O2", *self.includes, *flags, *sources, "-o", place, *link])
         return place
 
     def passed(self, name, link):

@@ -13,29 +13,24 @@
 #define SSRC_MAP_STREAMS_MAX (1 << 20) /* libsrtp has no limit */
 #endif
 
-struct srtp_stream_list_ctx_t_ {
-    ssrc_map *map;
-};
+/* A list is the map itself: one address less to read for each packet. */
+static ssrc_map *map_of(srtp_stream_list_t list)
+{
+    return (ssrc_map *)list;
+}
 
 srtp_err_status_t srtp_stream_list_alloc(srtp_stream_list_t *list_ptr)
 {
-    srtp_stream_list_t list = srtp_crypto_alloc(sizeof(*list));
-
-    if (list == NULL) {
-        return srtp_err_status_alloc_fail;
-    }
-    list->map = ssrc_map_create(SSRC_MAP_STREAMS_MAX);
-    *list_ptr = list;
+    *list_ptr = (srtp_stream_list_t)ssrc_map_create(SSRC_MAP_STREAMS_MAX);
     return srtp_err_status_ok;
 }
 
 srtp_err_status_t srtp_stream_list_dealloc(srtp_stream_list_t list)
 {
-    if (ssrc_map_len(list->map) != 0) {
+    if (ssrc_map_len(map_of(list)) != 0) {
         return srtp_err_status_fail;
     }
-    ssrc_map_destroy(list->map);
-    srtp_crypto_free(list);
+    ssrc_map_destroy(map_of(list));
     return srtp_err_status_ok;
 }
 
@@ -43,7 +38,7 @@ srtp_err_status_t srtp_stream_list_insert(srtp_stream_list_t list, srtp_stream_t
 {
     void *older = NULL;
 
-    if (ssrc_map_insert(list->map, stream->ssrc, stream, &older) != SSRC_MAP_STATUS_OK) {
+    if (ssrc_map_insert(map_of(list), stream->ssrc, stream, &older) != SSRC_MAP_STATUS_OK) {
         return srtp_err_status_alloc_fail;
     }
     stream->next = older;
@@ -52,12 +47,12 @@ srtp_err_status_t srtp_stream_list_insert(srtp_stream_list_t list, srtp_stream_t
 
 srtp_stream_t srtp_stream_list_get(srtp_stream_list_t list, uint32_t ssrc)
 {
-    return ssrc_map_get(list->map, ssrc);
+    return ssrc_map_get(map_of(list), ssrc);
 }
 
 void srtp_stream_list_remove(srtp_stream_list_t list, srtp_stream_t stream)
 {
-    srtp_stream_t newest = ssrc_map_get(list->map, stream->ssrc);
+    srtp_stream_t newest = ssrc_map_get(map_of(list), stream->ssrc);
 
     if (newest != stream) {
         while (newest->next != stream) {
@@ -65,9 +60,9 @@ void srtp_stream_list_remove(srtp_stream_list_t list, srtp_stream_t stream)
         }
         newest->next = stream->next;
     } else if (stream->next != NULL) {
-        ssrc_map_insert(list->map, stream->ssrc, stream->next, NULL); /* in its place: needs no memory */
+        ssrc_map_insert(map_of(list), stream->ssrc, stream->next, NULL); /* in its place: needs no memory */
     } else {
-        ssrc_map_remove(list->map, stream->ssrc, NULL);
+        ssrc_map_remove(map_of(list), stream->ssrc, NULL);
     }
 }
 
@@ -98,5 +93,5 @@ void srtp_stream_list_for_each(srtp_stream_list_t list, int (*callback)(srtp_str
 {
     struct visit visit = {callback, data};
 
-    ssrc_map_for_each(list->map, visit_streams, &visit);
+    ssrc_map_for_each(map_of(list), visit_streams, &visit);
 }

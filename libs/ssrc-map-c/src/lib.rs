@@ -11,7 +11,7 @@
 use core::ffi::c_void;
 use core::ptr;
 
-use ssrc_map::{Full, SsrcMap};
+use ssrc_map::{Full, InStash, SsrcMap};
 
 /// Map from SSRC to pointer.
 ///
@@ -104,8 +104,18 @@ pub unsafe extern "C" fn ssrc_map_insert(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ssrc_map_get(map: *const Map, ssrc: u32) -> *mut c_void {
     // SAFETY: the same contract as this function's.
-    let map = unsafe { map.as_ref() };
-    map.and_then(|map| map.0.get(ssrc)).copied().unwrap_or(ptr::null_mut())
+    let Some(entries) = (unsafe { map.as_ref() }) else { return ptr::null_mut() };
+    match entries.0.get_unless_in_stash(ssrc) {
+        Ok(value) => value.copied().unwrap_or(ptr::null_mut()),
+        Err(InStash) => get_from_stash(entries, ssrc),
+    }
+}
+
+/// A function of its own, and called last: so the other look-ups write nothing to the stack.
+#[cold]
+#[inline(never)]
+extern "C" fn get_from_stash(map: &Map, ssrc: u32) -> *mut c_void {
+    map.0.get(ssrc).copied().unwrap_or(ptr::null_mut())
 }
 
 /// Removes `ssrc`. `*old` becomes its value, NULL if it had none; `old` may be NULL.

@@ -27,6 +27,8 @@ mod lanes;
 mod map;
 mod table;
 
+#[doc(hidden)]
+pub use map::InStash;
 pub use map::{Full, Iter, IterMut, SsrcMap};
 
 /// The first example of the README, compiled and run with the documentation's.

@@ -61,6 +61,10 @@ fn check(limit: usize, seed: u64, steps: &[Step]) -> Result<(), TestCaseError> {
             Step::Remove(ssrc) => prop_assert_eq!(map.remove(ssrc), twin.remove(&ssrc)),
             Step::Get(ssrc) => {
                 prop_assert_eq!(map.get(ssrc), twin.get(&ssrc));
+                prop_assert_eq!(
+                    map.get_unless_in_stash(ssrc).unwrap_or_else(|_| map.get(ssrc)),
+                    twin.get(&ssrc)
+                );
                 prop_assert_eq!(map.contains(ssrc), twin.contains_key(&ssrc));
             }
             Step::Change(ssrc) => {
