@@ -11,6 +11,7 @@
 #   make test-interop  WebRTC, SRTP, MessagePack, bridges to and from RTMP, channels, pulls and clusters with other implementations
 #   make test-full-size  attacks and bridges at the sizes of the specification, which take long
 #   make portable  group-send compiles for macOS and Windows
+#   make test-counts  instructions that the libraries' kernels take, against docs/benchmarks/goals.toml (needs valgrind)
 #   make test-scripts  parts of the benchmarks that need no server
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
 #   make soak   20 minutes of clients of every protocol coming and going; the server must end as it began (ARGS='--minutes 120')
@@ -39,7 +40,7 @@ NEXTEST_PROFILE ?= default
 TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
-.PHONY: run cluster-demo quick test test-console test-scripts test-rust moq test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
+.PHONY: run cluster-demo quick test test-console test-scripts test-counts test-rust moq test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
     one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean \
     deb packages sbom reproducible lint-deploy
 
@@ -62,6 +63,7 @@ test: setup console
 	$(MAKE) test-console
 	$(MAKE) test-scripts
 	$(MAKE) test-rust
+	$(MAKE) test-counts
 	$(MAKE) test-interop
 	$(MAKE) test-browser
 	$(MAKE) moq
@@ -75,6 +77,10 @@ test-console:
 # Parts of the benchmarks that need no server.
 test-scripts:
 	python3 -m unittest discover --start-directory scripts/tests
+
+# Instructions of the libraries' kernels: what no machine's mood changes.
+test-counts:
+	scripts/bench check --counts
 
 # group-send's trials between hosts need root, and say so. transcode again with libfdk-aac, msgpack-array again without std; all
 # else that is chosen at build time is in the first build, because a test or another package wants it.
@@ -148,7 +154,7 @@ web/dist/index.html: $(CONSOLE_SOURCES)
 
 # Packages that are no members of the workspace: tools, and what links or benchmarks things the product must not depend on.
 OTHER_PACKAGES := fuzz crates/srtp/compare crates/relay/bench libs/ssrc-map/bench libs/group-send/bench libs/msgpack-array/bench \
-    libs/msgpack-array/python libs/range-reader/bench
+    libs/msgpack-array/python libs/range-reader/bench libs/counts
 
 fmt:
 	cargo fmt --all --check
