@@ -59,6 +59,12 @@ export class MsgpackArrays {
   /** A MessagePack array of the numbers, integers in their shortest form. Up to 2^32 - 1 of them. */
   encode(values: NumberArray | Uint8ClampedArray): Uint8Array<ArrayBuffer>;
 
+  /**
+   * Writes the same to `bytes` at `offset`, and returns where it ends. Fails with RangeError when there is no
+   * room for all of it; some of `bytes` may have changed then.
+   */
+  encodeInto(values: NumberArray | Uint8ClampedArray, bytes: Uint8Array, offset: number): number;
+
   /** A MessagePack array of booleans; of bytes 0 is false, all others are true. */
   encodeBools(values: Uint8Array | readonly boolean[]): Uint8Array<ArrayBuffer>;
 

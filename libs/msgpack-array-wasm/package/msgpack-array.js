@@ -94,6 +94,19 @@ export class MsgpackArrays {
     return this.#encode(kind, values);
   }
 
+  /**
+   * Writes a typed array to `bytes` at `offset`, and returns where it ends: into documents, and without a new
+   * array, which often costs more than the encoding.
+   */
+  encodeInto(values, bytes, offset) {
+    const kind = KIND_OF_NAME.get(nameOf(values));
+    if (kind === undefined) throw new TypeError('encodeInto wants a typed array');
+    const count = lengthOf(values);
+    if (count > COUNT_MAX) throw new RangeError('a MessagePack array has at most 2^32 - 1 elements');
+    checkedLength(bytes, offset);
+    return this.#encodeParts(kind, values, count, bytes, offset);
+  }
+
   /** A MessagePack array of booleans, of a Uint8Array (0 is false) or an array of booleans. */
   encodeBools(values) {
     const isBytes = nameOf(values) === 'Uint8Array';
@@ -153,18 +166,28 @@ export class MsgpackArrays {
       return bytes.slice(at - header, at + written);
     }
     const longest = longestForm(kind);
-    let out = new Uint8Array(header + count * longest);
-    let length = writeHeader(out, 0, count);
+    const out = new Uint8Array(header + count * longest);
+    const length = this.#encodeParts(kind, values, count, out, 0);
+    // What was never written to takes no memory yet on most systems, but a quarter of it could.
+    return length < out.length * 0.75 ? out.slice(0, length) : out.subarray(0, length);
+  }
+
+  /** Writes header and elements to `out` at `offset`, and returns where they end. */
+  #encodeParts(kind, values, count, out, offset) {
+    const input = this.#inputs[kind];
+    const at = this.#outputAt;
+    const room = lengthOf(out);
+    if (headerLength(count) > room - offset) throw noRoom();
+    let end = offset + writeHeader(out, offset, count);
     for (let done = 0; done < count; done += input.length) {
-      const part = values.subarray(done, done + input.length);
+      const part = count <= input.length ? values : values.subarray(done, done + input.length);
       input.set(part);
       const written = this.#encodePart(kind, lengthOf(part));
-      out.set(bytes.subarray(at, at + written), length);
-      length += written;
+      if (written > room - end) throw noRoom();
+      out.set(this.#bytes.subarray(at, at + written), end);
+      end += written;
     }
-    // What was never written to takes no memory yet on most systems, but a quarter of it could.
-    out = length < out.length * 0.75 ? out.slice(0, length) : out.subarray(0, length);
-    return out;
+    return end;
   }
 
   #encodePart(kind, count) {
@@ -356,6 +379,10 @@ function readUnsigned(bytes, at, size) {
 
 function truncated() {
   return new DecodeError('truncated', 'the bytes end before the array does');
+}
+
+function noRoom() {
+  return new RangeError('there is no room for all elements');
 }
 
 function hex(byte) {

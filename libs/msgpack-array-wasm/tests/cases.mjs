@@ -35,6 +35,13 @@ export function cases(library, msgpack) {
         const back = arrays.decode(type, bytes);
         equal(back.constructor, type);
         sameBits(back, values, `${length} elements decoded`);
+        const memory = new Uint8Array(bytes.length + 20).fill(0xc1);
+        equal(arrays.encodeInto(values, memory, 9), 9 + bytes.length);
+        same(memory.subarray(9, 9 + bytes.length), bytes, `${length} elements into memory`);
+        equal(memory.every((byte, at) => (at >= 9 && at < 9 + bytes.length) || byte === 0xc1), true);
+        equal(arrays.encodeInto(values, memory.subarray(0, bytes.length), 0), bytes.length);
+        throws(RangeError, () => arrays.encodeInto(values, memory.subarray(0, bytes.length), 1));
+        throws(RangeError, () => arrays.encodeInto(values, memory.subarray(0, bytes.length - 1), 0));
         // In the middle of a document, into memory that is there.
         const document = new Uint8Array(bytes.length + 10).fill(0xc1);
         document.set(bytes, 7);
@@ -188,6 +195,9 @@ export function cases(library, msgpack) {
       throws(RangeError, () => arrays.decodeAt(Uint8Array, bytes, offset));
     throws(RangeError, () => arrays.decodeInto(new Uint8Array(1), bytes, 0));
     throws(TypeError, () => arrays.decodeInto([], bytes, 0));
+    throws(TypeError, () => arrays.encodeInto([], bytes, 0));
+    throws(TypeError, () => arrays.encodeInto(bytes, new Int8Array(9), 0));
+    for (const offset of [-1, 4, 1.5, NaN]) throws(RangeError, () => arrays.encodeInto(new Int8Array(0), bytes, offset));
   });
 
   add('a length that lies changes nothing', async () => {

@@ -6,6 +6,7 @@ async function use(): Promise<void> {
   const bytes: Uint8Array<ArrayBuffer> = arrays.encode(BigInt64Array.of(1n));
   const numbers: Float64Array = arrays.decode(Float64Array, bytes);
   const { values, end }: { values: BigUint64Array; end: number } = arrays.decodeAt(BigUint64Array, bytes, 0);
+  const after: number = arrays.encodeInto(numbers, bytes, 0);
   const { count } = arrays.decodeInto(numbers, bytes, end);
   const bools: Uint8Array = arrays.decodeBools(arrays.encodeBools([true, false]));
   const signed: Int8Array = decodeBin(Int8Array, encodeBin(Int8Array.of(-1)));
@@ -13,7 +14,7 @@ async function use(): Promise<void> {
   arrays.encode([1, 2]);
   // @ts-expect-error not a type of numbers that are read
   arrays.decode(Uint8ClampedArray, bytes);
-  console.log(values, count, bools, signed);
+  console.log(values, count, after, bools, signed);
 }
 
 export const code = (error: DecodeError): string => error.code;
