@@ -34,12 +34,7 @@ export interface Read<A> {
 }
 
 export type DecodeErrorCode =
-  | 'truncated'
-  | 'not-an-array'
-  | 'not-bin'
-  | 'wrong-type'
-  | 'out-of-range'
-  | 'trailing';
+  'truncated' | 'not-an-array' | 'not-bin' | 'wrong-type' | 'out-of-range' | 'trailing';
 
 /** What is wrong with bytes that should be an array of numbers. */
 export class DecodeError extends Error {
@@ -56,12 +51,14 @@ export class MsgpackArrays {
   /** Of the package's module; `load` does this. */
   constructor(instance: WebAssembly.Instance);
 
-  /** A MessagePack array of the numbers, integers in their shortest form. Up to 2^32 - 1 of them. */
+  /**
+   * A MessagePack array of the numbers, integers in their shortest form. Up to 2^32 - 1 of them.
+   */
   encode(values: NumberArray | Uint8ClampedArray): Uint8Array<ArrayBuffer>;
 
   /**
-   * Writes the same to `bytes` at `offset`, and returns where it ends. Fails with RangeError when there is no
-   * room for all of it; some of `bytes` may have changed then.
+   * Writes the same to `bytes` at `offset`, and returns where it ends. Fails with RangeError when
+   * there is no room for all of it; some of `bytes` may have changed then.
    */
   encodeInto(values: NumberArray | Uint8ClampedArray, bytes: Uint8Array, offset: number): number;
 
@@ -69,8 +66,8 @@ export class MsgpackArrays {
   encodeBools(values: Uint8Array | readonly boolean[]): Uint8Array<ArrayBuffer>;
 
   /**
-   * The array that `bytes` are as a whole. Every legal width of every value is read, if the type holds the
-   * value exactly; fails with DecodeError.
+   * The array that `bytes` are as a whole. Every legal width of every value is read, if the type
+   * holds the value exactly; fails with DecodeError.
    */
   decode<T extends NumberArrayType>(type: T, bytes: Uint8Array): ArrayOf<T>;
 
@@ -78,9 +75,9 @@ export class MsgpackArrays {
   decodeAt<T extends NumberArrayType>(type: T, bytes: Uint8Array, offset: number): Read<ArrayOf<T>>;
 
   /**
-   * Reads the array that begins at `offset` into the beginning of `values`, for callers who read many: up to
-   * twice as fast as into a new array. Fails with DecodeError, and with RangeError when there are more
-   * numbers than `values` has room for; some of `values` may have changed then.
+   * Reads the array that begins at `offset` into the beginning of `values`, for callers who read
+   * many: up to twice as fast as into a new array. Fails with DecodeError, and with RangeError when
+   * there are more numbers than `values` has room for; some of `values` may have changed then.
    */
   decodeInto(values: NumberArray, bytes: Uint8Array, offset: number): { count: number; end: number };
 
@@ -108,8 +105,8 @@ export function decodeBinAt<T extends Uint8ArrayConstructor | Int8ArrayConstruct
 ): Read<InstanceType<T>>;
 
 /**
- * Loads the module. Without `source` it is the file beside the package's own; else its URL, its bytes, a
- * Response with them, or a WebAssembly.Module.
+ * Loads the module. Without `source` it is the file beside the package's own; else its URL, its
+ * bytes, a Response with them, or a WebAssembly.Module.
  */
 export function load(
   source?: URL | string | BufferSource | Response | WebAssembly.Module,

@@ -1,9 +1,10 @@
 /**
  * Arrays of numbers between typed arrays and MessagePack, by a WebAssembly module with SIMD.
  *
- * The module has a workspace of fixed size and never allocates: arrays go through it in parts, copied in and
- * out here, so its memory is 320 KiB however long they are. Headers of arrays and `bin` are read and written
- * here. The module checks every number that it gets, so a mistake here is a wrong answer at worst.
+ * The module has a workspace of fixed size and never allocates: arrays go through it in parts,
+ * copied in and out here, so its memory is 320 KiB however long they are. Headers of arrays and
+ * `bin` are read and written here. The module checks every number that it gets, so a mistake here
+ * is a wrong answer at worst.
  */
 
 /** What is wrong with bytes that should be an array of numbers. */
@@ -90,13 +91,15 @@ export class MsgpackArrays {
   encode(values) {
     const kind = KIND_OF_NAME.get(nameOf(values));
     if (kind === undefined)
-      throw new TypeError('encode wants a typed array: Int8Array to BigUint64Array, Float32Array, Float64Array');
+      throw new TypeError(
+        'encode wants a typed array: Int8Array to BigUint64Array, Float32Array, Float64Array',
+      );
     return this.#encode(kind, values);
   }
 
   /**
-   * Writes a typed array to `bytes` at `offset`, and returns where it ends: into documents, and without a new
-   * array, which often costs more than the encoding.
+   * Writes a typed array to `bytes` at `offset`, and returns where it ends: into documents, and
+   * without a new array, which often costs more than the encoding.
    */
   encodeInto(values, bytes, offset) {
     const kind = KIND_OF_NAME.get(nameOf(values));
@@ -124,13 +127,16 @@ export class MsgpackArrays {
   decodeAt(type, bytes, offset) {
     const kind = KIND_OF_TYPE.get(type);
     if (kind === undefined)
-      throw new TypeError('decode wants the type of a typed array: Int8Array to BigUint64Array, Float64Array ...');
+      throw new TypeError(
+        'decode wants the type of a typed array: Int8Array to BigUint64Array, Float64Array ...',
+      );
     return this.#decode(kind, type, bytes, offset);
   }
 
   /**
-   * Reads the array that begins at `offset` into the beginning of `values`, and returns how many numbers it
-   * has and where it ends: `{ count, end }`. Without a new array this is up to twice as fast.
+   * Reads the array that begins at `offset` into the beginning of `values`, and returns how many
+   * numbers it has and where it ends: `{ count, end }`. Without a new array this is up to twice as
+   * fast.
    */
   decodeInto(values, bytes, offset) {
     const kind = KIND_OF_NAME.get(nameOf(values));
@@ -138,7 +144,8 @@ export class MsgpackArrays {
     const length = checkedLength(bytes, offset);
     const { count, start } = arrayHeader(bytes, offset, length);
     if (count > length - start) throw truncated();
-    if (count > lengthOf(values)) throw new RangeError(`${count} elements do not go into ${lengthOf(values)}`);
+    if (count > lengthOf(values))
+      throw new RangeError(`${count} elements do not go into ${lengthOf(values)}`);
     return { count, end: this.#decodeParts(kind, values, count, bytes, start) };
   }
 
@@ -213,7 +220,10 @@ export class MsgpackArrays {
     return { values, end: this.#decodeParts(kind, values, count, bytes, start) };
   }
 
-  /** Decodes `count` elements from `start` on to the beginning of `values`, and returns where they end. */
+  /**
+   * Decodes `count` elements from `start` on to the beginning of `values`, and returns where they
+   * end.
+   */
   #decodeParts(kind, values, count, bytes, start) {
     const input = this.#inputs[BOOL];
     const output = this.#outputs[kind];
@@ -246,20 +256,31 @@ export class MsgpackArrays {
     const index = before + report[0];
     if (status === WRONG_TYPE) {
       const marker = report[2];
-      throw new DecodeError('wrong-type', `element ${index}: byte ${hex(marker)} begins a value of another type`, {
-        index,
-        marker,
-      });
+      throw new DecodeError(
+        'wrong-type',
+        `element ${index}: byte ${hex(marker)} begins a value of another type`,
+        {
+          index,
+          marker,
+        },
+      );
     }
     if (status === OUT_OF_RANGE)
-      throw new DecodeError('out-of-range', `element ${index}: the wanted type cannot hold the value exactly`, {
-        index,
-      });
+      throw new DecodeError(
+        'out-of-range',
+        `element ${index}: the wanted type cannot hold the value exactly`,
+        {
+          index,
+        },
+      );
     throw new Error('the module and its wrapper do not fit');
   }
 }
 
-/** A Uint8Array or Int8Array as a MessagePack `bin`, which is its bytes behind a header. Needs no module. */
+/**
+ * A Uint8Array or Int8Array as a MessagePack `bin`, which is its bytes behind a header. Needs no
+ * module.
+ */
 export function encodeBin(values) {
   const name = nameOf(values);
   if (name !== 'Uint8Array' && name !== 'Int8Array' && name !== 'Uint8ClampedArray')
@@ -275,8 +296,8 @@ export function encodeBin(values) {
 }
 
 /**
- * The bytes of the `bin` that `bytes` are as a whole: a view of them, no copy. A `bin` does not say whether
- * its bytes have signs: `type` is Uint8Array or Int8Array.
+ * The bytes of the `bin` that `bytes` are as a whole: a view of them, no copy. A `bin` does not say
+ * whether its bytes have signs: `type` is Uint8Array or Int8Array.
  */
 export function decodeBin(type, bytes) {
   return whole(decodeBinAt(type, bytes, 0), bytes);
@@ -284,7 +305,8 @@ export function decodeBin(type, bytes) {
 
 /** The bytes of the `bin` that begins at `offset`, as a view, and where it ends. */
 export function decodeBinAt(type, bytes, offset) {
-  if (type !== Uint8Array && type !== Int8Array) throw new TypeError('decodeBin wants Uint8Array or Int8Array');
+  if (type !== Uint8Array && type !== Int8Array)
+    throw new TypeError('decodeBin wants Uint8Array or Int8Array');
   const length = checkedLength(bytes, offset);
   if (offset >= length) throw truncated();
   const marker = bytes[offset];
@@ -300,11 +322,12 @@ export function decodeBinAt(type, bytes, offset) {
 const moduleUrl = new URL('./msgpack-array.wasm', import.meta.url);
 
 /**
- * Loads the module and returns an encoder and decoder. Without `source` the file beside this one is loaded;
- * else `source` is a URL of it, its bytes, a Response with them or a WebAssembly.Module.
+ * Loads the module and returns an encoder and decoder. Without `source` the file beside this one is
+ * loaded; else `source` is a URL of it, its bytes, a Response with them or a WebAssembly.Module.
  */
 export async function load(source = moduleUrl) {
-  const module = source instanceof WebAssembly.Module ? source : await WebAssembly.compile(await bytesOf(source));
+  const module =
+    source instanceof WebAssembly.Module ? source : await WebAssembly.compile(await bytesOf(source));
   return new MsgpackArrays(await WebAssembly.instantiate(module, {}));
 }
 
@@ -345,7 +368,8 @@ function arrayHeader(bytes, offset, length) {
   const marker = bytes[offset];
   if (marker >= 0x90 && marker <= 0x9f) return { count: marker & 0xf, start: offset + 1 };
   const size = marker === 0xdc ? 2 : marker === 0xdd ? 4 : 0;
-  if (size === 0) throw new DecodeError('not-an-array', `byte ${hex(marker)} does not begin an array`, { marker });
+  if (size === 0)
+    throw new DecodeError('not-an-array', `byte ${hex(marker)} does not begin an array`, { marker });
   if (offset + 1 + size > length) throw truncated();
   return { count: readUnsigned(bytes, offset + 1, size), start: offset + 1 + size };
 }

@@ -1,8 +1,9 @@
 /**
  * What the package has to do, wherever it runs: the same cases in Node and in a browser.
  *
- * `cases(library, msgpack)` gives named functions that throw when something is wrong. `library` is the
- * package, `msgpack` is @msgpack/msgpack, which goes element by element and is written by others.
+ * `cases(library, msgpack)` gives named functions that throw when something is wrong. `library` is
+ * the package, `msgpack` is @msgpack/msgpack, which goes element by element and is written by
+ * others.
  */
 
 const INTEGERS = [
@@ -17,13 +18,18 @@ const INTEGERS = [
 ];
 const TYPES = [...INTEGERS.map(([type]) => type), Float32Array, Float64Array];
 // Nothing, what a vector leaves over, where headers grow, and where a part of the workspace ends.
-const LENGTHS = [0, 1, 2, 15, 16, 17, 31, 63, 64, 65, 1000, 8191, 8192, 8193, 65_535, 65_536, 65_537, 140_001];
+const LENGTHS = [
+  0, 1, 2, 15, 16, 17, 31, 63, 64, 65, 1000, 8191, 8192, 8193, 65_535, 65_536, 65_537, 140_001,
+];
 
 export function cases(library, msgpack) {
   const { load, DecodeError, encodeBin, decodeBin, decodeBinAt } = library;
   const list = [];
   const add = (name, run) => list.push({ name, run });
-  const options = (type) => ({ useBigInt64: type.name.startsWith('Big'), forceFloat32: type === Float32Array });
+  const options = (type) => ({
+    useBigInt64: type.name.startsWith('Big'),
+    forceFloat32: type === Float32Array,
+  });
 
   for (const type of TYPES) {
     add(`${type.name}: the bytes of @msgpack/msgpack, and back`, async () => {
@@ -38,7 +44,10 @@ export function cases(library, msgpack) {
         const memory = new Uint8Array(bytes.length + 20).fill(0xc1);
         equal(arrays.encodeInto(values, memory, 9), 9 + bytes.length);
         same(memory.subarray(9, 9 + bytes.length), bytes, `${length} elements into memory`);
-        equal(memory.every((byte, at) => (at >= 9 && at < 9 + bytes.length) || byte === 0xc1), true);
+        equal(
+          memory.every((byte, at) => (at >= 9 && at < 9 + bytes.length) || byte === 0xc1),
+          true,
+        );
         equal(arrays.encodeInto(values, memory.subarray(0, bytes.length), 0), bytes.length);
         throws(RangeError, () => arrays.encodeInto(values, memory.subarray(0, bytes.length), 1));
         throws(RangeError, () => arrays.encodeInto(values, memory.subarray(0, bytes.length - 1), 0));
@@ -81,7 +90,15 @@ export function cases(library, msgpack) {
 
   add('any legal width of a value is read', async () => {
     const arrays = await load();
-    const five = [[5], [0xcc, 5], [0xcd, 0, 5], [0xce, 0, 0, 0, 5], [0xcf, 0, 0, 0, 0, 0, 0, 0, 5], [0xd0, 5], [0xd1, 0, 5]];
+    const five = [
+      [5],
+      [0xcc, 5],
+      [0xcd, 0, 5],
+      [0xce, 0, 0, 0, 5],
+      [0xcf, 0, 0, 0, 0, 0, 0, 0, 5],
+      [0xd0, 5],
+      [0xd1, 0, 5],
+    ];
     const bytes = Uint8Array.of(0xdc, 0, five.length, ...five.flat());
     for (const type of TYPES) {
       const wanted = type.name.startsWith('Big') ? 5n : 5;
@@ -107,9 +124,13 @@ export function cases(library, msgpack) {
 
   add('floats keep their bits', async () => {
     const arrays = await load();
-    const singles = new Float32Array(Uint32Array.of(0x7fc0_0001, 0x8000_0000, 0x7f80_0000, 1, 0xffc1_2345).buffer);
+    const singles = new Float32Array(
+      Uint32Array.of(0x7fc0_0001, 0x8000_0000, 0x7f80_0000, 1, 0xffc1_2345).buffer,
+    );
     same(bytesOf(arrays.decode(Float32Array, arrays.encode(singles))), bytesOf(singles), 'f32');
-    const doubles = new Float64Array(BigUint64Array.of(0x7ff8_0000_0000_0001n, 0x8000n << 48n, 1n, 0x7ff0n << 48n).buffer);
+    const doubles = new Float64Array(
+      BigUint64Array.of(0x7ff8_0000_0000_0001n, 0x8000n << 48n, 1n, 0x7ff0n << 48n).buffer,
+    );
     same(bytesOf(arrays.decode(Float64Array, arrays.encode(doubles))), bytesOf(doubles), 'f64');
     equal(arrays.decode(Float64Array, arrays.encode(Float32Array.of(0.1)))[0], Math.fround(0.1));
   });
@@ -140,7 +161,9 @@ export function cases(library, msgpack) {
       for (let length = 0; length < bytes.length; length += 1) {
         fails(DecodeError, 'truncated', () => arrays.decode(type, bytes.subarray(0, length)));
         if (length % 50 === 0)
-          fails(DecodeError, 'truncated', () => arrays.decodeInto(new type(300), bytes.subarray(0, length), 0));
+          fails(DecodeError, 'truncated', () =>
+            arrays.decodeInto(new type(300), bytes.subarray(0, length), 0),
+          );
       }
       // Longer than the workspace, cut near each end of a part.
       const long = arrays.encode(sample(type, 70_000));
@@ -153,7 +176,11 @@ export function cases(library, msgpack) {
   add('what is only announced is not allocated', async () => {
     const arrays = await load();
     for (const type of TYPES) {
-      for (const bytes of [[0xdd, 0xff, 0xff, 0xff, 0xff], [0xdd, 0xff, 0xff, 0xff, 0xff, 1, 2, 3], [0xdc, 0xff, 0xff, 0]])
+      for (const bytes of [
+        [0xdd, 0xff, 0xff, 0xff, 0xff],
+        [0xdd, 0xff, 0xff, 0xff, 0xff, 1, 2, 3],
+        [0xdc, 0xff, 0xff, 0],
+      ])
         fails(DecodeError, 'truncated', () => arrays.decode(type, Uint8Array.from(bytes)));
     }
   });
@@ -163,20 +190,32 @@ export function cases(library, msgpack) {
     for (const at of [0, 3, 100, 70_000]) {
       const bytes = new Uint8Array(5 + at + 2).fill(7);
       bytes.set([0xdd, 0, (at + 2) >> 16, ((at + 2) >> 8) & 0xff, (at + 2) & 0xff]);
-      for (const [marker, code] of [[0xa1, 'wrong-type'], [0xc0, 'wrong-type'], [0xc1, 'wrong-type'], [0x91, 'wrong-type']]) {
+      for (const [marker, code] of [
+        [0xa1, 'wrong-type'],
+        [0xc0, 'wrong-type'],
+        [0xc1, 'wrong-type'],
+        [0x91, 'wrong-type'],
+      ]) {
         bytes[5 + at] = marker;
         const error = fails(DecodeError, code, () => arrays.decode(Int32Array, bytes));
         equal(`${error.index} ${error.marker}`, `${at} ${marker}`);
         fails(DecodeError, code, () => arrays.decode(Float64Array, bytes));
       }
     }
-    equal(fails(DecodeError, 'out-of-range', () => arrays.decode(Uint8Array, Uint8Array.of(0x92, 1, 0xff))).index, 1);
+    equal(
+      fails(DecodeError, 'out-of-range', () => arrays.decode(Uint8Array, Uint8Array.of(0x92, 1, 0xff))).index,
+      1,
+    );
     fails(DecodeError, 'out-of-range', () => arrays.decode(Int8Array, Uint8Array.of(0x91, 0xcc, 200)));
-    fails(DecodeError, 'out-of-range', () => arrays.decode(Float32Array, arrays.encode(Float64Array.of(0.1))));
+    fails(DecodeError, 'out-of-range', () =>
+      arrays.decode(Float32Array, arrays.encode(Float64Array.of(0.1))),
+    );
     fails(DecodeError, 'wrong-type', () => arrays.decode(Int32Array, arrays.encode(Float64Array.of(1))));
     for (let marker = 0; marker < 256; marker += 1) {
       if ((marker >= 0x90 && marker <= 0x9f) || marker === 0xdc || marker === 0xdd) continue;
-      const error = fails(DecodeError, 'not-an-array', () => arrays.decode(Uint8Array, Uint8Array.of(marker, 0, 0)));
+      const error = fails(DecodeError, 'not-an-array', () =>
+        arrays.decode(Uint8Array, Uint8Array.of(marker, 0, 0)),
+      );
       equal(error.marker, marker);
     }
     fails(DecodeError, 'trailing', () => arrays.decode(Uint8Array, Uint8Array.of(0x91, 1, 2)));
@@ -185,7 +224,15 @@ export function cases(library, msgpack) {
   add('wrong arguments are refused', async () => {
     const arrays = await load();
     const bytes = Uint8Array.of(0x92, 1, 2);
-    for (const values of [[1, 2], null, undefined, 'text', new DataView(new ArrayBuffer(8)), new ArrayBuffer(8), {}])
+    for (const values of [
+      [1, 2],
+      null,
+      undefined,
+      'text',
+      new DataView(new ArrayBuffer(8)),
+      new ArrayBuffer(8),
+      {},
+    ])
       throws(TypeError, () => arrays.encode(values));
     for (const type of [Array, Uint8ClampedArray, undefined, null, 'Uint8Array', {}])
       throws(TypeError, () => arrays.decode(type, bytes));
@@ -197,7 +244,8 @@ export function cases(library, msgpack) {
     throws(TypeError, () => arrays.decodeInto([], bytes, 0));
     throws(TypeError, () => arrays.encodeInto([], bytes, 0));
     throws(TypeError, () => arrays.encodeInto(bytes, new Int8Array(9), 0));
-    for (const offset of [-1, 4, 1.5, NaN]) throws(RangeError, () => arrays.encodeInto(new Int8Array(0), bytes, offset));
+    for (const offset of [-1, 4, 1.5, NaN])
+      throws(RangeError, () => arrays.encodeInto(new Int8Array(0), bytes, offset));
   });
 
   add('a length that lies changes nothing', async () => {
@@ -268,9 +316,22 @@ export function cases(library, msgpack) {
     const { encode, decode, input_size } = instance.exports;
     const size = input_size();
     const bad = 3;
-    for (const [kind, count] of [[11, 0], [-1, 1], [4, size + 1], [4, -1], [9, size / 8 + 1], [9, 0x2000_0000]])
+    for (const [kind, count] of [
+      [11, 0],
+      [-1, 1],
+      [4, size + 1],
+      [4, -1],
+      [9, size / 8 + 1],
+      [9, 0x2000_0000],
+    ])
       equal(encode(kind, count), bad);
-    for (const [kind, from, to] of [[11, 0, 1], [4, 0, size + 1], [4, 2, 1], [4, -1, -1], [4, size + 1, size + 1]])
+    for (const [kind, from, to] of [
+      [11, 0, 1],
+      [4, 0, size + 1],
+      [4, 2, 1],
+      [4, -1, -1],
+      [4, size + 1, size + 1],
+    ])
       equal(decode(kind, from, to, 1), bad);
     equal(decode(4, size, size, -1), 0);
   });
@@ -292,7 +353,10 @@ async function withInstance({ load, MsgpackArrays }) {
   }
 }
 
-/** A list of which @msgpack/msgpack makes the shortest forms: it writes every bigint with eight bytes. */
+/**
+ * A list of which @msgpack/msgpack makes the shortest forms: it writes every bigint with eight
+ * bytes.
+ */
 function plain(values) {
   const short = (number) => (number >= -(2n ** 31n) && number < 2n ** 32n ? Number(number) : number);
   return Array.from(values, (value) => (typeof value === 'bigint' ? short(value) : value));
@@ -302,11 +366,13 @@ function plain(values) {
 function sample(type, length) {
   const random = generator(length + type.name.length);
   // No whole ones: @msgpack/msgpack writes those as integers.
-  if (type.name.startsWith('Float')) return type.from({ length }, () => (random(2 ** 20) - 2 ** 19) / 1024 + 0.1);
+  if (type.name.startsWith('Float'))
+    return type.from({ length }, () => (random(2 ** 20) - 2 ** 19) / 1024 + 0.1);
   const bits = 8 * type.BYTES_PER_ELEMENT;
   const big = type.name.startsWith('Big');
   return type.from({ length }, () => {
-    const wide = (BigInt(random(2 ** 31)) << 33n) ^ (BigInt(random(2 ** 31)) << 11n) ^ BigInt(random(2 ** 11));
+    const wide =
+      (BigInt(random(2 ** 31)) << 33n) ^ (BigInt(random(2 ** 31)) << 11n) ^ BigInt(random(2 ** 11));
     // Runs of one length, and mixtures.
     const keep = random(4) === 0 ? 1 + random(bits) : bits;
     const number = BigInt.asIntN(keep, wide);

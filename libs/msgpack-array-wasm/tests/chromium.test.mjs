@@ -6,13 +6,22 @@ import { withPage } from './page.mjs';
 
 const RUN = `
   import { cases } from '/tests/cases.mjs';
-  const [library, msgpack] = await Promise.all([import('/package/msgpack-array.js'), import('/msgpack/dist.esm/index.mjs')]);
+  import * as library from '/package/msgpack-array.js';
+  import * as msgpack from '/msgpack/dist.esm/index.mjs';
   const done = [];
   for (const { name, run } of cases(library, msgpack)) {
-    try { await run(); done.push({ name }); } catch (error) { done.push({ name, error: String(error.stack ?? error) }); }
+    try {
+      await run();
+      done.push({ name });
+    } catch (error) {
+      done.push({ name, error: String(error.stack ?? error) });
+    }
   }
 `;
-const PAGES = { '/page.mjs': ['mjs', `${RUN} globalThis.done = done;`], '/worker.mjs': ['mjs', `${RUN} postMessage(done);`] };
+const PAGES = {
+  '/page.mjs': ['mjs', `${RUN} globalThis.done = done;`],
+  '/worker.mjs': ['mjs', `${RUN} postMessage(done);`],
+};
 
 function check(context, done) {
   assert.ok(done.length > 20, `${done.length} cases`);

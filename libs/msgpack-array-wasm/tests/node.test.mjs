@@ -20,10 +20,19 @@ for (const { name, run } of cases(library, msgpack)) test(name, run);
 test('the module comes from a URL, bytes, a Response or compiled', async () => {
   const file = join(folder, 'msgpack-array.wasm');
   const bytes = await readFile(file);
-  const sources = [pathToFileURL(file), url(file), bytes, new Response(bytes), await WebAssembly.compile(bytes)];
+  const sources = [
+    pathToFileURL(file),
+    url(file),
+    bytes,
+    new Response(bytes),
+    await WebAssembly.compile(bytes),
+  ];
   for (const source of sources) {
     const arrays = await library.load(source);
-    assert.deepEqual([...arrays.encode(Int32Array.of(1, -200, 70_000))], [...Buffer.from('9301d1ff38ce00011170', 'hex')]);
+    assert.deepEqual(
+      [...arrays.encode(Int32Array.of(1, -200, 70_000))],
+      [...Buffer.from('9301d1ff38ce00011170', 'hex')],
+    );
   }
   await assert.rejects(library.load(new Response('no', { status: 404 })), /status 404/);
   await assert.rejects(library.load(Uint8Array.of(1, 2, 3)), WebAssembly.CompileError);

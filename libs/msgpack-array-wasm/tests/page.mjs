@@ -1,6 +1,7 @@
 /**
- * A page in Chromium, from a server on loopback that sends the package's files as they are, and nothing else.
- * MSGPACK_ARRAY and MSGPACK are folders as for Node, PLAYWRIGHT that of playwright-core.
+ * A page in Chromium, from a server on loopback that sends the package's files as they are, and
+ * nothing else. MSGPACK_ARRAY and MSGPACK are folders as for Node, PLAYWRIGHT that of
+ * playwright-core.
  */
 import { createServer } from 'node:http';
 import { readFile } from 'node:fs/promises';
@@ -16,7 +17,10 @@ const HEADERS = {
   'Cross-Origin-Embedder-Policy': 'require-corp',
 };
 
-/** Gives `use` a page at `/` of a server that also has `pages`: by path, the ending of the type and the text. */
+/**
+ * Gives `use` a page at `/` of a server that also has `pages`: by path, the ending of the type and
+ * the text.
+ */
 export async function withPage(pages, use) {
   const { chromium } = (await import(pathToFileURL(join(process.env.PLAYWRIGHT, 'index.js')).href)).default;
   const folders = {
@@ -30,7 +34,10 @@ export async function withPage(pages, use) {
     try {
       const path = normalize(new URL(request.url, 'http://localhost').pathname);
       const [, folder, ...rest] = path.split('/');
-      const [type, body] = known[path] ?? [path.split('.').at(-1), await readFile(join(folders[folder], ...rest))];
+      const [type, body] = known[path] ?? [
+        path.split('.').at(-1),
+        await readFile(join(folders[folder], ...rest)),
+      ];
       response.writeHead(200, { 'Content-Type': TYPES[type], ...HEADERS });
       response.end(body);
     } catch {

@@ -1,5 +1,11 @@
 /** Compiled, never run: what the declarations promise to a strict compiler. */
-import { type DecodeError, type MsgpackArrays, decodeBin, encodeBin, load } from '../package/msgpack-array.js';
+import {
+  type DecodeError,
+  type MsgpackArrays,
+  decodeBin,
+  encodeBin,
+  load,
+} from '../package/msgpack-array.js';
 
 async function use(): Promise<void> {
   const arrays: MsgpackArrays = await load(new URL('https://example.com/msgpack-array.wasm'));

@@ -93,7 +93,7 @@ fn longest_8<const SIGNED: bool, const MARKER: u8, const N: usize>(
 
 pub(super) fn f32s(values: &[f32], out: &mut [MaybeUninit<u8>]) -> usize {
     let mut run = Run::new(values, out);
-    run.blocks::<12, 13, 66>(|values, room| longest_4::<_, false, 0xca>(values, room));
+    run.blocks::<12, 13, 66>(longest_4::<_, false, 0xca>);
     run.finish(super::scalar::f32s)
 }
 
