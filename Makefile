@@ -7,6 +7,7 @@
 #   make lint   formatting and clippy, warnings denied        make docs   API documentation, warnings denied
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
 #   make neon   ssrc-map and msgpack-array for 64-bit ARM, in an emulator
+#   make wasm   msgpack-array for WebAssembly: the crate and the npm package, in Node and Chromium
 #   make miri   their unsafe code in an interpreter
 #   make test-interop  WebRTC, SRTP, MessagePack, bridges to and from RTMP, channels, pulls and clusters with other implementations
 #   make test-full-size  attacks and bridges at the sizes of the specification, which take long
@@ -20,7 +21,7 @@
 #   make house  figures of how the code reads: lines, circles of imports, functions with one caller, the walk of a packet
 #   make moq    Media over QUIC, which is behind a cargo feature: clippy, its tests of the server, Chromium
 #   make test-walks  what a packet passes in the running server is what scripts/house.d/walks lists
-#   make packages  the libraries as they would be published: crates, C, a wheel; each tried in a clean environment
+#   make packages  the libraries as they would be published: crates, C, a wheel, npm; each tried in a clean environment
 #   make deb    a Debian package (needs cargo-deb)   make sbom  what is in the binary (needs cargo-cyclonedx)
 #   make reproducible  whether two builds in different folders give the same bytes
 #   make lint-deploy  what is in deploy/, Dockerfile, workflows: by the tools that are here
@@ -41,7 +42,7 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
 .PHONY: run cluster-demo quick test test-console test-scripts test-counts test-rust moq test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
-    one-crypto-provider docs deny neon portable miri fuzz bench soak house typos semver coverage clean \
+    one-crypto-provider docs deny neon wasm portable miri fuzz bench soak house typos semver coverage clean \
     deb packages sbom reproducible lint-deploy
 
 run:
@@ -64,6 +65,7 @@ test: setup console
 	$(MAKE) test-scripts
 	$(MAKE) test-rust
 	$(MAKE) test-counts
+	$(MAKE) wasm
 	$(MAKE) test-interop
 	$(MAKE) test-browser
 	$(MAKE) moq
@@ -201,6 +203,10 @@ neon:
 	cargo test --locked --package ssrc-map --lib --tests --target aarch64-unknown-linux-gnu
 	cargo test --locked --package msgpack-array --all-features --lib --tests --target aarch64-unknown-linux-gnu
 
+# Names what it leaves out where the compiler has no WebAssembly targets: distributors' compilers may not.
+wasm:
+	scripts/test-msgpack-array-wasm
+
 # Compiled, not run: systems other than Linux send and receive one datagram at a time.
 portable:
 	@for target in $(PORTABLE_TARGETS); do \
@@ -307,7 +313,7 @@ deb: console
 	SOURCE_DATE_EPOCH=$${SOURCE_DATE_EPOCH:-$$(git log -1 --format=%ct)} \
 	    cargo deb --locked --package millstream --no-build --profile $(PROFILE)
 
-# Registries are asked for dependencies and tools. ONLY=crates, c or python.
+# Registries are asked for dependencies and tools. ONLY=crates, c, python or npm.
 packages:
 	scripts/make-packages
 

@@ -59,6 +59,38 @@ pub fn decode_elements_uninit<T: Element>(
     result(bulk::decode(isa, input, out))
 }
 
+/// How far [`decode_whole_elements_uninit`] came.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WholeElements {
+    /// Elements read: so many of the output are initialised.
+    pub elements: usize,
+    /// Bytes they took.
+    pub bytes: usize,
+}
+
+/// Reads elements from the beginning of `input`, which is behind the header, until `out` is full or
+/// what is left of `input` is no whole element: one step through an array that arrives in pieces,
+/// into memory of the caller's. The bytes that are left belong before the next piece.
+///
+/// # Errors
+/// [`DecodeError::Element`], whose index counts from the first element of this call; those before
+/// it are initialised.
+///
+/// # Panics
+/// When the machine does not have `isa`.
+pub fn decode_whole_elements_uninit<T: Element>(
+    isa: Isa,
+    input: &[u8],
+    out: &mut [MaybeUninit<T>],
+) -> Result<WholeElements, DecodeError> {
+    assert!(isa.is_available(), "{isa:?} is not available on this machine");
+    let Decoded { elements, bytes, stop } = bulk::decode(isa, input, out);
+    match stop {
+        None | Some(Stop::Truncated) => Ok(WholeElements { elements, bytes }),
+        Some(Stop::Element(error)) => Err(DecodeError::Element { index: elements, error }),
+    }
+}
+
 #[inline]
 fn append<T: Element>(isa: Isa, input: &[u8], out: &mut Vec<T>) -> Result<usize, DecodeError> {
     let (count, header) = decode_array_header(input)?;

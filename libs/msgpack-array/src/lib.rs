@@ -13,7 +13,8 @@
 //!   with [`decode_elements`];
 //! - the bytes come in pieces, from a socket or a pipe: [`ArrayDecoder`];
 //! - the array is a field of a document: the module [`serde`], of the feature with that name;
-//! - the `u8` are data and no numbers: [`encode_bin`] and [`decode_bin`].
+//! - the bytes are data and no numbers: [`encode_bin`] and [`decode_bin`], for `i8`
+//!   [`encode_bin_i8s`] and [`decode_bin_i8s`].
 //!
 #![cfg_attr(feature = "serde", doc = "[`serde`]: mod@serde")]
 #![cfg_attr(not(feature = "serde"), doc = "[`serde`]: https://serde.rs")]
@@ -46,9 +47,12 @@ pub mod serde;
 mod stream;
 mod typed;
 
-pub use bin::{decode_bin, encode_bin};
+pub use bin::{decode_bin, decode_bin_i8s, encode_bin, encode_bin_i8s};
 pub use bulk::Isa;
-pub use decode::{decode_elements, decode_elements_uninit, decode_into, decode_into_with};
+pub use decode::{
+    WholeElements, decode_elements, decode_elements_uninit, decode_into, decode_into_with,
+    decode_whole_elements_uninit,
+};
 pub use element::Element;
 pub use encode::{
     encode, encode_array_header, encode_elements, encode_elements_uninit, encode_into, encode_into_uninit,

@@ -30,7 +30,8 @@ pub(crate) fn pack<'py>(object: &Bound<'py, PyAny>, bin: bool, isa: Isa) -> PyRe
     let count = check_shape(&array, bin)?;
     if bin {
         let (header, length) = bin_header(count);
-        // SAFETY: `check_shape` has checked the type; the caller must not write meanwhile.
+        // SAFETY: `check_shape` has checked that it is u8, or i8, whose bytes they are; the caller
+        // must not write meanwhile.
         let elements = unsafe { u8::elements(&array) };
         return output::bytes(array.py(), length + elements.len(), |out| {
             let (head, body) = out.split_at_mut(length);
@@ -176,8 +177,8 @@ pub(crate) fn detached<R: Send>(py: Python<'_>, bytes: usize, work: impl Send + 
 /// Returns the length of the first dimension, 1 if there is none.
 fn check_shape(array: &Array<'_>, bin: bool) -> PyResult<u32> {
     let shape = array.shape();
-    if bin && (array.dtype != Dtype::U8 || shape.len() != 1) {
-        return Err(PyTypeError::new_err("bin=True takes an array of uint8 with one dimension"));
+    if bin && (!matches!(array.dtype, Dtype::U8 | Dtype::I8) || shape.len() != 1) {
+        return Err(PyTypeError::new_err("bin=True takes an array of uint8 or int8 with one dimension"));
     }
     match shape.iter().find(|count| u32::try_from(**count).is_err()) {
         None => Ok(shape.first().map_or(1, |count| *count as u32)),

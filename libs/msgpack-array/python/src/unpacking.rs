@@ -7,7 +7,8 @@
 use core::mem::MaybeUninit;
 
 use msgpack_array::{
-    DecodeError as Cause, ElementError, Isa, decode_array_header, decode_bin_header, decode_elements_uninit,
+    DecodeError as Cause, ElementError, Isa, decode_array_header, decode_bin_header, decode_bin_i8s,
+    decode_elements_uninit,
 };
 use numpy::{PyArray1, PyArrayDescr, PyArrayDescrMethods};
 use pyo3::exceptions::{PyTypeError, PyValueError};
@@ -63,8 +64,8 @@ impl<'py> Wanted<'py> {
         if ndim > NDIM_MAX {
             return Err(PyValueError::new_err(format!("ndim is {ndim}, more than {NDIM_MAX}")));
         }
-        if bin && (dtype != Dtype::U8 || ndim != 1) {
-            return Err(PyTypeError::new_err("bin=True gives an array of uint8 with one dimension"));
+        if bin && (!matches!(dtype, Dtype::U8 | Dtype::I8) || ndim != 1) {
+            return Err(PyTypeError::new_err("bin=True gives an array of uint8 or int8 with one dimension"));
         }
         Ok(Self { descr, dtype, ndim, bin, isa })
     }
@@ -75,6 +76,10 @@ impl<'py> Wanted<'py> {
         let failed = |failure| self.error(&failure);
         if self.bin {
             let (payload, end) = bin_payload(data).map_err(failed)?;
+            if self.dtype == Dtype::I8 {
+                let (payload, end) = decode_bin_i8s(data).expect("it has just been read");
+                return Ok((PyArray1::from_slice(self.descr.py(), payload).into_any(), end));
+            }
             return Ok((PyArray1::from_slice(self.descr.py(), payload).into_any(), end));
         }
         let mut shape = [0; NDIM_MAX];

@@ -124,6 +124,9 @@ def test_bin_is_what_msgpack_makes_of_bytes():
         assert same(msgpack_array.unpack(packed, "uint8", bin=True), values)
         with pytest.raises(msgpack_array.DecodeError):
             msgpack_array.unpack(packed, "uint8")
+        signed = values.view("int8")
+        assert msgpack_array.pack(signed, bin=True) == packed
+        assert same(msgpack_array.unpack(packed, "int8", bin=True), signed)
     assert msgpack_array.pack(memoryview(b"abc")[::2], bin=True) == msgpack.packb(b"ac")
 
 
@@ -178,7 +181,7 @@ def test_what_is_no_array_of_numbers_is_refused(what):
 
 def test_what_cannot_be_is_refused():
     with pytest.raises(TypeError):
-        msgpack_array.pack(np.zeros(2, "int8"), bin=True)
+        msgpack_array.pack(np.zeros(2, "int16"), bin=True)
     with pytest.raises(TypeError):
         msgpack_array.pack(np.zeros((2, 2), "uint8"), bin=True)
     with pytest.raises(ValueError, match="instruction set"):

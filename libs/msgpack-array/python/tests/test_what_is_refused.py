@@ -117,7 +117,7 @@ def test_arguments_are_checked():
         with pytest.raises(TypeError):
             msgpack_array.unpack(b"\x90", dtype)
     with pytest.raises(TypeError):
-        msgpack_array.unpack(b"\xc4\x00", "int8", bin=True)
+        msgpack_array.unpack(b"\xc4\x00", "int16", bin=True)
     with pytest.raises(TypeError):
         msgpack_array.unpack(b"\xc4\x00", "uint8", bin=True, ndim=2)
     with pytest.raises(TypeError):

@@ -22,11 +22,14 @@ pub enum Isa {
     Avx512,
     /// 64-bit ARM, little-endian.
     Neon,
+    /// WebAssembly's vectors of 128 bits, where the crate was compiled with them
+    /// (`-C target-feature=+simd128`).
+    Simd128,
 }
 
 impl Isa {
     /// All of them, for this machine or not.
-    pub const ALL: [Self; 5] = [Self::Scalar, Self::Sse, Self::Avx2, Self::Avx512, Self::Neon];
+    pub const ALL: [Self; 6] = [Self::Scalar, Self::Sse, Self::Avx2, Self::Avx512, Self::Neon, Self::Simd128];
 
     /// The best one of this machine. Asks the CPU once per process.
     #[inline]
@@ -46,7 +49,8 @@ impl Isa {
         Self::ALL.into_iter().filter(|isa| isa.is_available())
     }
 
-    /// Its name in lower case: `scalar`, `sse`, `avx2`, `avx512`, `neon`.
+    /// Its name in lower case: `scalar`, `sse`, `avx2`, `avx512`, `neon`,
+    /// `simd128`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Scalar => "scalar",
@@ -54,6 +58,7 @@ impl Isa {
             Self::Avx2 => "avx2",
             Self::Avx512 => "avx512",
             Self::Neon => "neon",
+            Self::Simd128 => "simd128",
         }
     }
 
@@ -94,6 +99,9 @@ fn ask() -> u8 {
     }
     if cfg!(all(target_arch = "aarch64", target_endian = "little", target_feature = "neon")) {
         set |= Isa::Neon.bit();
+    }
+    if cfg!(all(target_arch = "wasm32", target_feature = "simd128")) {
+        set |= Isa::Simd128.bit();
     }
     AVAILABLE.store(set, Ordering::Relaxed);
     set
@@ -233,6 +241,10 @@ mod tests {
     #[test]
     fn what_is_built_in_is_available() {
         assert_eq!(Isa::Neon.is_available(), cfg!(all(target_arch = "aarch64", target_endian = "little")));
+        assert_eq!(
+            Isa::Simd128.is_available(),
+            cfg!(all(target_arch = "wasm32", target_feature = "simd128"))
+        );
         if cfg!(target_arch = "aarch64") {
             assert!(!Isa::Sse.is_available());
         }

@@ -40,6 +40,18 @@ pub(crate) fn as_uninit<T>(slice: &mut [T]) -> &mut [MaybeUninit<T>] {
     unsafe { core::slice::from_raw_parts_mut(slice.as_mut_ptr().cast(), length) }
 }
 
+/// The bytes of numbers with sign.
+pub(crate) fn as_unsigned(values: &[i8]) -> &[u8] {
+    // SAFETY: the same memory; both types are one byte, of which every value is valid.
+    unsafe { core::slice::from_raw_parts(values.as_ptr().cast(), values.len()) }
+}
+
+/// Bytes as numbers with sign.
+pub(crate) fn as_signed(bytes: &[u8]) -> &[i8] {
+    // SAFETY: as in `as_unsigned`.
+    unsafe { core::slice::from_raw_parts(bytes.as_ptr().cast(), bytes.len()) }
+}
+
 /// Reads elements from `input` until `out` is full, the input ends or an element is not acceptable.
 pub(crate) fn decode<T: Element>(isa: Isa, input: &[u8], out: &mut [MaybeUninit<T>]) -> Decoded {
     debug_assert!(isa.is_available());

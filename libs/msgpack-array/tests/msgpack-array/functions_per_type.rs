@@ -74,3 +74,16 @@ fn bin_has_the_shortest_header_and_its_bytes() {
     // Longer headers than necessary are legal.
     assert_eq!(decode_bin(&[0xc6, 0, 0, 0, 1, 7]), Ok((&[7][..], 6)));
 }
+
+#[test]
+fn i8s_are_a_bin_of_their_bytes() {
+    let values: Vec<i8> = (i8::MIN..=i8::MAX).collect();
+    let bytes: Vec<u8> = values.iter().map(|value| value.to_le_bytes()[0]).collect();
+    let (mut encoded, mut by_rmp) = (Vec::new(), Vec::new());
+    encode_bin_i8s(&values, &mut encoded);
+    rmp::encode::write_bin(&mut by_rmp, &bytes).unwrap();
+    assert_eq!(encoded, by_rmp);
+    assert_eq!(decode_bin_i8s(&encoded), Ok((&values[..], encoded.len())));
+    assert_eq!(decode_bin_i8s(&encoded[..200]), Err(DecodeError::Truncated));
+    assert_eq!(decode_bin_i8s(&[0x91, 1]), Err(DecodeError::NotBin { marker: 0x91 }));
+}

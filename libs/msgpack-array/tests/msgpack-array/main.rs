@@ -8,6 +8,7 @@ mod functions_per_type;
 mod fuzz_corpus;
 mod guard_pages;
 mod large_arrays;
+#[cfg(not(target_family = "wasm"))]
 mod naive_twin;
 mod pieces;
 #[cfg(feature = "rmp-serde")]

@@ -1,7 +1,12 @@
 //! An array in pieces, cut anywhere, gives what the whole gives; what follows it is left alone.
 
+use std::mem::MaybeUninit;
+
 use crate::common::{Number, Random, bits, for_every_element, headers, naive_encode, rounds};
-use msgpack_array::{ArrayDecoder, DecodeError, ElementError, Isa};
+use msgpack_array::{
+    ArrayDecoder, DecodeError, ElementError, Isa, WholeElements, decode_whole_elements_uninit,
+    encode_elements,
+};
 
 #[test]
 fn pieces_of_every_size() {
@@ -104,5 +109,43 @@ fn an_empty_array_is_done_with_its_header() {
         assert_eq!(decoder.push(&[header, &[0xcb; 20]].concat(), &mut Vec::new()), Ok(header.len()));
         assert!(decoder.is_done());
         assert_eq!(decoder.push(&[1, 2, 3], &mut Vec::new()), Ok(0));
+    }
+}
+
+#[test]
+fn whole_elements_of_a_piece_are_read_and_the_rest_is_left() {
+    // (bytes, room, elements read, bytes they took)
+    let cases: [(&[u8], usize, usize, usize); 6] = [
+        (&[], 4, 0, 0),
+        (&[1, 0xcd, 1, 2, 3], 4, 3, 5),
+        (&[1, 0xcd, 1], 4, 1, 1), // cut in its number
+        (&[1, 0xcd], 4, 1, 1),    // cut behind its marker
+        (&[1, 2, 3], 2, 2, 2),    // no more room
+        (&[1, 2, 3], 0, 0, 0),
+    ];
+    for isa in Isa::available() {
+        for (bytes, room, elements, used) in cases {
+            let mut out = [MaybeUninit::<u16>::uninit(); 4];
+            let whole = decode_whole_elements_uninit(isa, bytes, &mut out[..room]);
+            assert_eq!(whole, Ok(WholeElements { elements, bytes: used }), "{isa:?} {bytes:x?}");
+        }
+        let mut out = [MaybeUninit::<u16>::uninit(); 4];
+        let error = ElementError::WrongType { marker: 0xa1 };
+        assert_eq!(
+            decode_whole_elements_uninit(isa, &[1, 2, 0xa1, b'x'], &mut out),
+            Err(DecodeError::Element { index: 2, error }),
+        );
+        let mut long = Vec::new();
+        let values: Vec<u64> = (0..5_000).map(|number| number * number * number).collect();
+        encode_elements(&values, &mut long);
+        let (mut taken, mut read) = (0, 0);
+        while taken < long.len() {
+            let piece = &long[taken..long.len().min(taken + 333)];
+            let mut out = [MaybeUninit::<u64>::uninit(); 40];
+            let whole = decode_whole_elements_uninit(isa, piece, &mut out).unwrap();
+            assert!(whole.elements > 0 && whole.elements <= out.len());
+            (taken, read) = (taken + whole.bytes, read + whole.elements);
+        }
+        assert_eq!((taken, read), (long.len(), values.len()));
     }
 }

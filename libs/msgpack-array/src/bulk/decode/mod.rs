@@ -11,21 +11,39 @@ mod avx2;
 mod avx512;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little"),
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 mod pairs;
 mod scalar;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod simd128;
 #[cfg(target_arch = "x86_64")]
 mod sse;
 #[cfg_attr(
-    not(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little"))),
+    not(any(
+        target_arch = "x86_64",
+        all(target_arch = "aarch64", target_endian = "little"),
+        all(target_arch = "wasm32", target_feature = "simd128")
+    )),
     expect(dead_code, reason = "for vectors, which this machine does not have")
 )]
 mod tables;
 #[cfg(test)]
 mod tests;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little"),
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 mod vectors;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little"),
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 mod windows;
 
 use core::mem::MaybeUninit;
@@ -47,6 +65,9 @@ pub(super) fn decode<T: Element>(isa: Isa, input: &[u8], out: &mut [MaybeUninit<
         #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
         // SAFETY: as above.
         Isa::Neon => unsafe { vectors::decode::<neon::Neon, T>(input, out) },
+        #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+        // SAFETY: as above.
+        Isa::Simd128 => unsafe { vectors::decode::<simd128::Simd128, T>(input, out) },
         _ => scalar::decode(input, out),
     }
 }

@@ -13,12 +13,22 @@ mod avx512;
 mod large;
 #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
 mod neon;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little"),
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 mod run;
 mod scalar;
+#[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+mod simd128;
 #[cfg(target_arch = "x86_64")]
 mod sse;
-#[cfg(any(target_arch = "x86_64", all(target_arch = "aarch64", target_endian = "little")))]
+#[cfg(any(
+    target_arch = "x86_64",
+    all(target_arch = "aarch64", target_endian = "little"),
+    all(target_arch = "wasm32", target_feature = "simd128")
+))]
 mod tables;
 
 #[cfg(test)]
@@ -77,6 +87,8 @@ macro_rules! elements {
                     #[cfg(all(target_arch = "aarch64", target_endian = "little"))]
                     // SAFETY: the caller promises that this machine has it.
                     Isa::Neon => unsafe { neon::$function(values, out) },
+                    #[cfg(all(target_arch = "wasm32", target_feature = "simd128"))]
+                    Isa::Simd128 => simd128::$function(values, out),
                     _ => scalar::$function(values, out),
                 }
             }
