@@ -11,7 +11,7 @@ use rtmp::RtmpUrl;
 use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use rtmp::flv::TagBody;
 use sources::backoff::random;
-use sources::peer::said;
+use sources::peer::plain;
 use sources::settings::SourceSettings;
 use tokio::time::timeout;
 
@@ -132,10 +132,10 @@ impl RtmpPush {
             match event {
                 ClientEvent::Started => self.is_accepted = true,
                 ClientEvent::Rejected { code, description } => {
-                    return Err(Failure::new(format!("the server refuses: {}", said(&code, &description))));
+                    return Err(Failure::new(format!("the server refuses: {}", plain(&code, &description))));
                 }
                 ClientEvent::Ended { code } => {
-                    return Err(Failure::new(format!("the server ended the stream: {}", said(&code, ""))));
+                    return Err(Failure::new(format!("the server ended the stream: {}", plain(&code, ""))));
                 }
                 ClientEvent::Media(_) | ClientEvent::Status { .. } => {}
             }
