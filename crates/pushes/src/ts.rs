@@ -31,15 +31,16 @@ impl TsOutput {
         })
     }
 
-    /// The next payload of a datagram.
-    pub(crate) fn next_payload(&self) -> Option<&[u8]> {
+    /// The next payload of a datagram, whole packets of at most so many bytes.
+    pub(crate) fn next_payload(&self, bytes_max: usize) -> Option<&[u8]> {
         let rest = &self.bytes[self.sent..];
-        (!rest.is_empty()).then(|| &rest[..rest.len().min(PAYLOAD_BYTES)])
+        let bytes_max = bytes_max.min(PAYLOAD_BYTES) / PACKET_BYTES * PACKET_BYTES;
+        (!rest.is_empty()).then(|| &rest[..rest.len().min(bytes_max)])
     }
 
-    /// That payload has left.
-    pub(crate) fn advance(&mut self) {
-        self.sent += self.next_payload().map_or(0, <[u8]>::len);
+    /// So many bytes have left.
+    pub(crate) fn advance(&mut self, bytes: usize) {
+        self.sent += bytes;
         if self.sent == self.bytes.len() {
             self.bytes.clear();
             self.sent = 0;
@@ -49,5 +50,35 @@ impl TsOutput {
     /// Bytes that have not left.
     pub(crate) fn pending(&self) -> usize {
         self.bytes.len() - self.sent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::{Codec, FrameRole, Timestamp, TrackId};
+
+    use super::*;
+
+    #[test]
+    fn a_payload_has_whole_packets_however_few_fit() {
+        let mut ts = TsOutput::default();
+        let time = Timestamp::from_millis(40);
+        for _ in 0..20 {
+            let frame = Frame::new(TrackId::AUDIO, FrameRole::Audio, Codec::Mp3, (time, time), vec![7; 500]);
+            ts.write(&frame).expect("it is carried");
+        }
+        let whole = ts.bytes.clone();
+        for bytes_max in [PACKET_BYTES, 204, 1_300, PAYLOAD_BYTES, 1_456] {
+            let (mut left, mut sent) = (TsOutput { bytes: whole.clone(), ..TsOutput::default() }, Vec::new());
+            while let Some(payload) = left.next_payload(bytes_max) {
+                let bytes = payload.len();
+                assert!(
+                    bytes > 0 && bytes <= bytes_max.min(PAYLOAD_BYTES) && bytes.is_multiple_of(PACKET_BYTES)
+                );
+                sent.extend_from_slice(payload);
+                left.advance(bytes);
+            }
+            assert_eq!(sent, whole, "{bytes_max}");
+        }
     }
 }
