@@ -1,6 +1,6 @@
 //! Frames as packets of a transport stream, and what it cannot carry.
 
-use media::{Frame, MediaKind};
+use media::{Frame, FrameRole, MediaKind};
 use mpegts::{Muxer, NotCarried, PACKET_BYTES};
 
 use crate::failure::NotSent;
@@ -23,7 +23,11 @@ impl TsOutput {
     pub(crate) fn write(&mut self, frame: &Frame) -> Result<(), NotSent> {
         self.has_video |= frame.track.kind == MediaKind::Video;
         let is_entry = frame.is_key() || !self.has_video;
-        let base = *self.base.get_or_insert(frame.dts);
+        // Headers of a stream that began long ago may say its beginning, or 0.
+        let base = match frame.role {
+            FrameRole::Key | FrameRole::Inter | FrameRole::Audio => *self.base.get_or_insert(frame.dts),
+            _ => self.base.unwrap_or(frame.dts),
+        };
         let written = self.muxer.write(&mut self.bytes, frame, frame.dts - base, is_entry);
         written.map_err(|error| match error {
             NotCarried::Frame => NotSent::Frame,
@@ -55,9 +59,26 @@ impl TsOutput {
 
 #[cfg(test)]
 mod tests {
-    use media::{Codec, FrameRole, Timestamp, TrackId};
+    use media::{Codec, Timestamp, TrackId};
 
     use super::*;
+
+    #[test]
+    fn times_begin_with_the_first_frame_whatever_headers_say() {
+        let mut ts = TsOutput::default();
+        let time = Timestamp::from_millis(36_000_000);
+        for (role, at, data) in
+            [(FrameRole::Config, Timestamp::ZERO, vec![0x12, 0x10]), (FrameRole::Audio, time, vec![7; 100])]
+        {
+            let frame = Frame::new(TrackId::AUDIO, role, Codec::Aac, (at, at), data);
+            ts.write(&frame).expect("it is carried");
+        }
+        let mut demuxer = mpegts::Demuxer::new(mpegts::DemuxSettings::default());
+        demuxer.push(&ts.bytes);
+        demuxer.finish();
+        let frames: Vec<Frame> = std::iter::from_fn(|| demuxer.next_frame()).collect();
+        assert_eq!(frames.last().expect("a frame").dts, mpegts::MUX_DELAY);
+    }
 
     #[test]
     fn a_payload_has_whole_packets_however_few_fit() {
