@@ -146,8 +146,8 @@ pub fn call_failed(error: CallError) -> String {
     }
 }
 
-/// What a server said, made fit for logs. Where it may repeat what is secret, that goes before it is
-/// [cut](cut): else a part of it may stay.
+/// What a server said, made fit for logs. Where it may repeat what is secret, that goes ahead of
+/// [`cut`]: else a part of it may stay.
 pub fn said(code: &str, description: &str) -> String {
     cut(&plain(code, description))
 }
