@@ -96,6 +96,9 @@ impl std::fmt::Debug for RtmpPlay {
     }
 }
 
+/// The status by which servers tell players that a stream has no publisher any more.
+const UNPUBLISHED: &str = "NetStream.Play.UnpublishNotify";
+
 #[cfg(test)]
 mod tests {
     use range_reader::http::address::AddressPolicy;
@@ -159,6 +162,3 @@ mod tests {
         assert!(!said.contains("0123"), "{said}");
     }
 }
-
-/// The status by which servers tell players that a stream has no publisher any more.
-const UNPUBLISHED: &str = "NetStream.Play.UnpublishNotify";
