@@ -85,6 +85,32 @@ impl Carried {
     }
 }
 
+/// What a row of a program map table announces that is audio or video and is not carried. `None` of
+/// those that are, and of what is neither: subtitles, data.
+pub(crate) fn left_out(stream_type: u8, info: &[u8]) -> Option<&'static str> {
+    Some(match stream_type {
+        0x01 => "MPEG-1 video",
+        0x02 => "MPEG-2 video",
+        0x10 => "MPEG-4 Visual",
+        0x21 => "JPEG 2000",
+        0x33 => "H.266",
+        0x42 => "AVS",
+        0x8a => "DTS",
+        0xd1 => "Dirac",
+        0xea => "VC-1",
+        PRIVATE if Carried::of(stream_type, info).is_none() => {
+            descriptors(info).find_map(|descriptor| match descriptor {
+                (0x7b, _) => Some("DTS"),
+                (REGISTRATION, [b'A', b'V', b'0', b'1', ..]) => Some("AV1"),
+                (REGISTRATION, [b'V', b'P', b'0', b'9', ..]) => Some("VP9"),
+                (REGISTRATION, [b'B', b'S', b'S', b'D', ..]) => Some("PCM of SMPTE 302M"),
+                _ => None,
+            })?
+        }
+        _ => return None,
+    })
+}
+
 /// Stream type and descriptors of a codec; `None` if transport streams cannot carry it.
 ///
 /// `channels` are those of Opus. MP3 is announced as MPEG-1 audio whatever its rate, as most do.
@@ -127,10 +153,13 @@ mod tests {
                 continue;
             };
             let carried = Carried::of(stream_type, &info).expect("carried");
+            assert_eq!(left_out(stream_type, &info), None);
             assert_eq!(carried.codec(), codec);
             assert!(codec != Codec::Opus || carried == Carried::Opus { channels: 2 });
         }
         assert_eq!(Carried::of(0x06, &[0x6a, 1, 0]), Some(Carried::Ac3), "DVB");
         assert_eq!(Carried::of(0x06, &[0x05, 200, b'O']), None, "cut");
+        assert_eq!(left_out(0x06, b"\x05\x04AV01"), Some("AV1"));
+        assert_eq!(left_out(0x06, &[0x59, 0]), None, "subtitles");
     }
 }

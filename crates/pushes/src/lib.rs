@@ -21,6 +21,7 @@ mod srt;
 mod target;
 mod task;
 mod thread;
+mod times;
 mod ts;
 mod udp;
 mod whip;

@@ -11,7 +11,7 @@ use rtmp::RtmpUrl;
 use rtmp::client::{ClientConfig, ClientEvent, ClientSession};
 use rtmp::flv::TagBody;
 use sources::backoff::random;
-use sources::peer::said;
+use sources::peer::plain;
 use sources::settings::SourceSettings;
 use tokio::time::timeout;
 
@@ -24,7 +24,7 @@ pub(crate) struct RtmpPush {
     session: ClientSession,
     /// The server has accepted.
     is_accepted: bool,
-    /// Time of the first frame, in milliseconds: the stream begins with 0 at the server.
+    /// Time of the first frame of audio or video, in milliseconds: the stream begins with 0 at the server.
     base_ms: Option<i64>,
 }
 
@@ -94,7 +94,11 @@ impl RtmpPush {
             };
         };
         let time_ms = frame.dts.millis();
-        let base_ms = *self.base_ms.get_or_insert(time_ms);
+        // Headers of a stream that began long ago may say its beginning, or 0.
+        let base_ms = match frame.role {
+            FrameRole::Key | FrameRole::Inter | FrameRole::Audio => *self.base_ms.get_or_insert(time_ms),
+            _ => self.base_ms.unwrap_or(time_ms),
+        };
         // Wraps as RTMP's time does. What is earlier than the begin is at the begin.
         let timestamp = (time_ms - base_ms).max(0) as u32;
         let [head, rest] = body.parts();
@@ -132,10 +136,10 @@ impl RtmpPush {
             match event {
                 ClientEvent::Started => self.is_accepted = true,
                 ClientEvent::Rejected { code, description } => {
-                    return Err(Failure::new(format!("the server refuses: {}", said(&code, &description))));
+                    return Err(Failure::new(format!("the server refuses: {}", plain(&code, &description))));
                 }
                 ClientEvent::Ended { code } => {
-                    return Err(Failure::new(format!("the server ended the stream: {}", said(&code, ""))));
+                    return Err(Failure::new(format!("the server ended the stream: {}", plain(&code, ""))));
                 }
                 ClientEvent::Media(_) | ClientEvent::Status { .. } => {}
             }
@@ -164,5 +168,66 @@ fn needs_enhanced(kind: MediaKind, body: &TagBody<'_>) -> bool {
         MediaKind::Video => first & 0x80 != 0,
         MediaKind::Audio => first >> 4 == 9,
         MediaKind::Data => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use media::{Codec, Timestamp, TrackId};
+    use range_reader::http::address::AddressPolicy;
+    use rtmp::server::{ServerConfig, ServerEvent, ServerSession};
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Lets a client publish, and gives the times of its first messages.
+    async fn first_times(listener: TcpListener, count: usize) -> Vec<u32> {
+        let (mut socket, _) = listener.accept().await.expect("a client");
+        let mut session = ServerSession::new(&ServerConfig::default(), 1);
+        let (mut input, mut times) = ([0; 4096], Vec::new());
+        while times.len() < count {
+            let read = socket.read(&mut input).await.expect("it is connected");
+            assert!(read > 0, "the client has gone: {times:?}");
+            session.handle_input(&input[..read]).expect("RTMP");
+            while let Some(event) = session.poll_event() {
+                match event {
+                    ServerEvent::Connect(_) => session.accept_connect(),
+                    ServerEvent::Publish(_) => session.accept_publish(),
+                    ServerEvent::Media(message) => times.push(message.timestamp),
+                    _ => {}
+                }
+            }
+            let output = std::mem::take(session.output());
+            socket.write_all(&output).await.expect("it reads");
+        }
+        times
+    }
+
+    #[tokio::test]
+    async fn times_begin_with_the_first_frame_whatever_headers_say() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let url = format!("rtmp://{}/live/a", listener.local_addr().expect("its address"));
+        let mut times = tokio::spawn(first_times(listener, 4));
+        let settings = SourceSettings { addresses: AddressPolicy::Any, ..SourceSettings::default() };
+        let url: RtmpUrl = url.parse().expect("a URL");
+        let mut push = RtmpPush::open(&url, &settings, &[]).await.expect("accepted");
+        for (role, ms, data) in [
+            (FrameRole::Config, 0, vec![0x12, 0x10]),
+            (FrameRole::Audio, 36_000_000, vec![7]),
+            (FrameRole::Config, 0, vec![0x11, 0x90]),
+            (FrameRole::Audio, 36_000_020, vec![7]),
+        ] {
+            let time = Timestamp::from_millis(ms);
+            let frame = Frame::new(TrackId::AUDIO, role, Codec::Aac, (time, time), data);
+            push.send(&frame).expect("it is carried");
+        }
+        let times = loop {
+            tokio::select! {
+                times = &mut times => break times.expect("four messages"),
+                driven = push.drive() => drop(driven.expect("it is connected")),
+            }
+        };
+        assert_eq!(times, [0, 0, 0, 20]);
     }
 }

@@ -17,6 +17,8 @@ use worker_api::pattern::Pattern;
 
 /// Longest URL.
 const URL_BYTES_MAX: usize = 2048;
+/// Longest reason that is shown.
+const REASON_CHARS_MAX: usize = 400;
 /// Shortest text that is taken for a secret where others repeat it.
 const SECRET_BYTES_MIN: usize = 4;
 
@@ -129,7 +131,8 @@ impl PushSpec {
         self.shown.replace("{app}", app).replace("{stream}", name)
     }
 
-    /// What others said, without the secrets of the URL in it.
+    /// What others said, without the secrets of the URL in it, and cut: not before those are gone, or a
+    /// part of one may stay.
     pub(crate) fn hide(&self, app: &str, name: &str, text: &str) -> String {
         let url = self.url_for(app, name);
         let Split { user, path, query, .. } = split(&url);
@@ -142,7 +145,8 @@ impl PushSpec {
             parts.filter(|part| part.len() >= SECRET_BYTES_MIN && !known.contains(part)).collect();
         // A secret that contains another goes first.
         secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
-        secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "..."))
+        let hidden = secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret, "..."));
+        hidden.chars().take(REASON_CHARS_MAX).collect()
     }
 }
 
@@ -346,6 +350,11 @@ mod tests {
         assert_eq!(spec.hide("live", "cam", said), "live/cam?... is taken; ...");
         let spec = push("live/cam", "rtmp://h/live2/abcd-efgh");
         assert_eq!(spec.hide("live", "cam", "no such key abcd-efgh"), "no such key ...");
+        // Where what is too long is cut, too.
+        for before in REASON_CHARS_MAX - 20..REASON_CHARS_MAX {
+            let said = format!("{}abcd-efgh", ".".repeat(before));
+            assert!(!spec.hide("live", "cam", &said).contains("ab"), "{before}");
+        }
     }
 
     #[test]

@@ -16,7 +16,7 @@ use worker_api::snapshot::SrtSessionSnapshot;
 
 use crate::failure::{Failure, LOOP, NotSent};
 use crate::spec::is_this_server;
-use crate::ts::{PAYLOAD_BYTES, TsOutput};
+use crate::ts::TsOutput;
 
 /// Datagrams read, and written, at a time.
 const BATCH: usize = 64;
@@ -87,12 +87,14 @@ impl SrtPush {
     fn give(&mut self) {
         let State::Connected(connection) = &mut self.state else { return };
         let now = Instant::now().into_std();
-        while let Some(payload) = self.ts.next_payload() {
-            debug_assert!(payload.len() <= PAYLOAD_BYTES);
+        // Less than is usual where the listener's path is a tunnel.
+        let bytes_max = connection.payload_bytes_max();
+        while let Some(payload) = self.ts.next_payload(bytes_max) {
+            let bytes = payload.len();
             if !connection.send(now, payload) {
                 return;
             }
-            self.ts.advance();
+            self.ts.advance(bytes);
         }
     }
 
@@ -191,5 +193,69 @@ impl Drop for SrtPush {
 impl fmt::Debug for SrtPush {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SrtPush").field("peer", &self.peer).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use media::{Codec, FrameRole, Timestamp, TrackId};
+    use mpegts::PACKET_BYTES;
+    use range_reader::http::address::AddressPolicy;
+    use srt::{Accept, CookieSecret, HEADER_BYTES, Incoming, Limits, SocketId};
+
+    use super::*;
+
+    /// Listens, names this MTU, and gives the payload of the first packet of media.
+    async fn first_payload(listener: UdpSocket, mtu: u32) -> Vec<u8> {
+        let secret = CookieSecret::new(&[7; 32]);
+        let accept = Accept {
+            socket: SocketId(9),
+            latency: Duration::from_millis(120),
+            latency_max: Duration::from_millis(120),
+            passphrase: None,
+            limits: Limits::default(),
+        };
+        let mut input = [0; DATAGRAM_BYTES_MAX];
+        loop {
+            let (len, peer) = listener.recv_from(&mut input).await.expect("a datagram");
+            let answer = match secret.handle(Duration::ZERO, peer, &input[..len]) {
+                Ok(Incoming::Induction(answer)) => answer,
+                Ok(Incoming::Conclusion(request)) => {
+                    let asked = request.read().expect("it asks for something");
+                    let accepted = asked.accept(Instant::now().into_std(), &accept);
+                    let mut answer = accepted.expect("it is accepted").1;
+                    answer[HEADER_BYTES + 12..HEADER_BYTES + 16].copy_from_slice(&mtu.to_be_bytes());
+                    answer
+                }
+                Err(_) if input[0] & 0x80 == 0 => return input[HEADER_BYTES..len].to_vec(),
+                Err(_) => continue,
+            };
+            listener.send_to(&answer, peer).await.expect("room");
+        }
+    }
+
+    #[tokio::test]
+    async fn packets_are_as_long_as_the_listener_takes_them() {
+        for (mtu, packets) in [(264, 1), (1_000, 5), (1_500, 7)] {
+            let listener = UdpSocket::bind("127.0.0.1:0").await.expect("a port");
+            let port = listener.local_addr().expect("its address").port();
+            let url = SrtUrl::parse(&format!("srt://127.0.0.1:{port}?streamid=publish:live/a"));
+            let settings = SourceSettings { addresses: AddressPolicy::Any, ..SourceSettings::default() };
+            let mut first = tokio::spawn(first_payload(listener, mtu));
+            let mut push = SrtPush::open(&url.expect("a URL"), &settings, &[]).await.expect("accepted");
+            let time = Timestamp::ZERO;
+            let frame =
+                Frame::new(TrackId::AUDIO, FrameRole::Audio, Codec::Mp3, (time, time), vec![7; 8_000]);
+            push.send(&frame).expect("it is carried");
+            let payload = loop {
+                tokio::select! {
+                    payload = &mut first => break payload.expect("a payload"),
+                    driven = push.drive() => drop(driven.expect("it is connected")),
+                }
+            };
+            assert_eq!(payload.len(), packets * PACKET_BYTES, "{mtu}");
+        }
     }
 }

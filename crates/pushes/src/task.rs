@@ -20,6 +20,7 @@ use crate::failure::{Failure, NotSent};
 use crate::queue::Queue;
 use crate::spec::{PushSpec, TargetUrl};
 use crate::target::Target;
+use crate::times::Times;
 
 /// Time of the frames that a receiver without an own clock gets at once when a stream begins; of a longer
 /// group of pictures it gets none.
@@ -242,6 +243,7 @@ impl Attempt<'_> {
     ) -> End {
         let Self { settings, push, live_since, .. } = self;
         let mut carried = Carried::default();
+        let mut times = Times::new(Instant::now());
         let mut progress = Progress::new(Instant::now());
         let mut is_over = false;
         let mut srt_due = interval(SRT_EVERY);
@@ -251,6 +253,7 @@ impl Attempt<'_> {
         loop {
             while target.has_room() {
                 let Some(frame) = queue.pop() else { break };
+                let frame = times.place(Instant::now(), frame);
                 if let Err(failure) = carried.send(target, &frame, queue.has_video()) {
                     return End::Failed(failure);
                 }

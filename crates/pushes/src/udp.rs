@@ -67,7 +67,7 @@ impl UdpPush {
         sleep_until(self.next_at).await;
         let mut bytes = 0;
         for _ in 0..BURST {
-            let Some(payload) = self.ts.next_payload() else { break };
+            let Some(payload) = self.ts.next_payload(PAYLOAD_BYTES) else { break };
             let mut datagram = [0; RTP_HEADER_BYTES + PAYLOAD_BYTES];
             let head = match self.rtp {
                 Some((number, source)) => {
@@ -95,7 +95,7 @@ impl UdpPush {
                 Err(error) => return Err(error.into()),
             }
             self.rtp = self.rtp.map(|(number, source)| (number.wrapping_add(1), source));
-            self.ts.advance();
+            self.ts.advance(len - head);
             bytes += len as u64;
         }
         self.next_at = Instant::now() + BURST_INTERVAL;

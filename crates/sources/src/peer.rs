@@ -8,6 +8,7 @@ use std::time::Duration;
 use range_reader::error::{Permanent, SourceError};
 use range_reader::http::{connect, tls};
 use rtmp::RtmpUrl;
+use rtmp::name::query_value;
 use srt::{Call, CallError, Caller, Connection, DATAGRAM_BYTES_MAX, Limits, SequenceNumber, SocketId};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UdpSocket;
@@ -20,6 +21,9 @@ use crate::srt_url::SrtUrl;
 const LATENCY_MAX: Duration = Duration::from_secs(8);
 /// Longest text of a server that is repeated, characters.
 const SAID_MAX: usize = 200;
+
+/// What is shorter is no secret, and may stand in any text.
+const SECRET_BYTES_MIN: usize = 4;
 
 /// How often it is looked for pairs of ports.
 const PORTS_TRIED_MAX: usize = 32;
@@ -142,10 +146,37 @@ pub fn call_failed(error: CallError) -> String {
     }
 }
 
-/// What a server said, made fit for logs.
+/// What a server said, made fit for logs. Where it may repeat what is secret, that goes ahead of
+/// [`cut`]: else a part of it may stay.
 pub fn said(code: &str, description: &str) -> String {
+    cut(&plain(code, description))
+}
+
+/// The same, however long it is.
+pub fn plain(code: &str, description: &str) -> String {
     let text = if description.is_empty() { code.to_owned() } else { format!("{code}: {description}") };
-    text.chars().filter(|c| !c.is_control()).take(SAID_MAX).collect()
+    text.chars().filter(|c| !c.is_control()).collect()
+}
+
+/// The beginning of a text.
+pub fn cut(text: &str) -> String {
+    text.chars().take(SAID_MAX).collect()
+}
+
+/// What a server says, without what it repeats of the request and nobody else is to see: the token,
+/// the query of the URL, and the values in it.
+pub(crate) fn without_secrets(text: String, token: Option<&str>, query: &str) -> String {
+    let mut secrets: Vec<String> = token.into_iter().chain([query]).map(str::to_owned).collect();
+    for field in query.split('&') {
+        let value = field.split_once('=').map_or(field, |(_, value)| value);
+        // As it is written, and as it is meant.
+        secrets.push(value.to_owned());
+        secrets.extend(query_value(&format!("v={value}"), "v"));
+    }
+    secrets.retain(|secret| secret.len() >= SECRET_BYTES_MIN);
+    // One that contains another goes first.
+    secrets.sort_by_key(|secret| std::cmp::Reverse(secret.len()));
+    secrets.iter().fold(text, |text, secret| text.replace(secret, "..."))
 }
 
 /// The first address of the listener that may be reached; judged where it is used.

@@ -6,7 +6,7 @@ use crate::cipher::{CipherMode, KeyLength};
 use crate::connection::{Agreed, Connection, Limits};
 use crate::handshake::{Capabilities, Handshake, Kind, Writing};
 use crate::keys::{Keys, Passphrase};
-use crate::listener::payload_max;
+use crate::listener::{MTU_MIN, payload_max};
 use crate::peer_clock::PeerClock;
 use crate::sequence::SequenceNumber;
 use crate::wire::{Body, Control, DATAGRAM_BYTES_MAX, MTU, Packet, SocketId, word};
@@ -195,7 +195,7 @@ impl Caller {
         }
         let extensions = handshake.read_extensions(true).map_err(|_| CallError::Malformed)?;
         let theirs = extensions.capabilities.ok_or(CallError::Malformed)?;
-        if handshake.socket == SocketId(0) || handshake.mtu < 76 {
+        if handshake.socket == SocketId(0) || handshake.mtu < MTU_MIN {
             return Err(CallError::Malformed);
         }
         if self.asks_for_gcm() && !theirs.has_safe_gcm() {

@@ -26,8 +26,8 @@ use crate::wire::{Body, Control, HEADER_BYTES, MTU, Packet, SocketId};
 
 /// Time for which a cookie is made; it is valid for as long again.
 const COOKIE_PERIOD: Duration = Duration::from_secs(60);
-/// Smallest MTU of a caller: less has no room for a packet of a transport stream.
-const MTU_MIN: u32 = 76 + 188;
+/// Smallest MTU of a peer: less has no room for a packet of a transport stream.
+pub(crate) const MTU_MIN: u32 = 76 + 188;
 
 /// What makes cookies: the same for all sockets of a server.
 #[derive(Clone)]

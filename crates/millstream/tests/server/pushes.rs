@@ -83,6 +83,29 @@ fn by_rtmp_every_frame_arrives_unchanged_and_nothing_secret_is_shown() {
 }
 
 #[test]
+fn times_go_on_at_the_target_where_the_publishers_clock_is_set_back() {
+    let target = Server::start_workers(2, "");
+    let server = pushing("live/*", &format!("rtmp://{}/copy/{{app}}/{{stream}}", target.rtmp));
+    let mut player = RtmpClient::play(target.rtmp, "copy/live/mill");
+    let mut tags = sample_tags();
+    let half = tags.len() / 2;
+    // An hour: RTMP cannot say what is earlier than its begin.
+    tags[..half].iter_mut().for_each(|tag| tag.timestamp += 3_600_000);
+    let mut publisher = RtmpClient::publish(server.rtmp, "live/mill");
+    publisher.send_tags(&tags);
+    let sent: Vec<u32> =
+        tags.iter().filter(|tag| tag.kind != MediaKind::Data).map(|tag| tag.timestamp).collect();
+    let played: Vec<u32> = player.take_frames(sent.len()).iter().map(|frame| frame.timestamp).collect();
+    let steps = sent.windows(2).zip(played.windows(2)).map(|(sent, played)| {
+        let step = |times: &[u32]| i64::from(times[1]) - i64::from(times[0]);
+        (step(sent), step(played))
+    });
+    let (jumps, others): (Vec<_>, Vec<_>) = steps.partition(|(sent, _)| *sent < -3_000_000);
+    assert!(matches!(jumps[..], [(_, 1..10_000)]), "{jumps:?}");
+    assert!(others.iter().all(|(sent, played)| sent == played), "{others:?}");
+}
+
+#[test]
 fn by_rtmps_certificates_decide_and_a_private_authority_can_be_trusted() {
     let (target, _, files) = tls::server(2, "");
     let certificate = files.path().join("chain.pem").display().to_string();

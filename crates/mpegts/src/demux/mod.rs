@@ -22,7 +22,7 @@ use self::elementary::Elementary;
 use self::section::SectionReader;
 use self::sync::Sync;
 pub use self::unreadable::Unreadable;
-use crate::codecs::{Carried, PRIVATE, SCTE_35};
+use crate::codecs::{self, Carried, PRIVATE, SCTE_35};
 use crate::packet::{NULL_PID, Packet, PacketError};
 use crate::psi::{self, PAT_PID, PAT_TABLE, PMT_TABLE, Section};
 use crate::sections::{
@@ -135,6 +135,8 @@ struct Program {
     sections: Vec<SectionTrack>,
     /// PIDs of the program that are only counted, and whether each has sections.
     counted: Vec<(u16, bool)>,
+    /// Audio and video that is not carried, of all tables so far, and whether that has been said.
+    left_out: Vec<(&'static str, bool)>,
     clock: Clock,
     counters: Counters,
     frames: VecDeque<Frame>,
@@ -181,6 +183,7 @@ impl Demuxer {
             tracks: Vec::new(),
             sections: Vec::new(),
             counted: Vec::new(),
+            left_out: Vec::new(),
             clock: Clock::default(),
             counters: Counters::default(),
             frames: VecDeque::new(),
@@ -241,6 +244,14 @@ impl Demuxer {
             Some(_) if counters.scrambled > before.scrambled => Unreadable::Scrambled,
             Some(_) => Unreadable::NoFrame,
         })
+    }
+
+    /// The name of a codec of which the program has a track that is left out; each is named once,
+    /// whatever tables come.
+    pub fn take_left_out(&mut self) -> Option<&'static str> {
+        let news = self.program.left_out.iter_mut().find(|(_, is_said)| !*is_said)?;
+        news.1 = true;
+        Some(news.0)
     }
 
     /// What it takes.
@@ -386,6 +397,11 @@ impl Program {
         self.finish_tracks();
         self.pmt_content = section.content.to_vec();
         self.counters.table_changes += 1;
+        for name in psi::rows(section.content).filter_map(|row| codecs::left_out(row.stream_type, row.info)) {
+            if self.left_out.iter().all(|(known, _)| *known != name) {
+                self.left_out.push((name, false));
+            }
+        }
         self.take_sections(section.content, &carried);
         self.take_tracks(&carried);
     }

@@ -84,6 +84,24 @@ pub(crate) fn sizes(frames: &[Frame]) -> Vec<usize> {
     pictures.map(|frame| frame.data().len() - 4).collect()
 }
 
+#[test]
+fn a_codec_that_is_left_out_is_named_once() {
+    let mut demuxer = Demuxer::new(DemuxSettings::default());
+    let opus = b"\x05\x04Opus";
+    let rows: [&[(u8, u16, &[u8])]; 3] = [
+        &[(0x02, 0x100, b""), (0x0f, 0x101, b""), (0x06, 0x102, opus), (0x06, 0x103, b"\x59\x00")],
+        &[(0x02, 0x110, b""), (0x0f, 0x101, b"")],
+        &[(0x02, 0x100, b""), (0x06, 0x102, b"\x05\x04AV01"), (0x02, 0x104, b"")],
+    ];
+    let mut named = Vec::new();
+    for (counter, rows) in (0..9).map(|at| (at, rows[usize::from(at) % 3])) {
+        demuxer.push(&pat(counter, &[(1, 0x20)]));
+        demuxer.push(&pmt_with_descriptors(0x20, counter, 1, rows));
+        named.extend(std::iter::from_fn(|| demuxer.take_left_out()));
+    }
+    assert_eq!(named, ["MPEG-2 video", "AV1"]);
+}
+
 fn two_programs() -> Vec<u8> {
     [
         pat(0, &[(1, 0x20), (7, 0x21)]),

@@ -24,6 +24,9 @@ impl TsInput {
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.has_come = true;
         self.demuxer.push(bytes);
+        while let Some(codec) = self.demuxer.take_left_out() {
+            tracing::warn!(codec, "a track of a pull is left out: its codec is not carried");
+        }
     }
 
     /// Nothing more comes.

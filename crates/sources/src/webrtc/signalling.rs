@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use rtc::sdp::SDP_BYTES_MAX;
 use url::{Origin, Url};
 
-use crate::peer::{Connected, connect_to, said};
+use crate::peer::{Connected, connect_to, said, without_secrets};
 use crate::settings::SourceSettings;
 use crate::webrtc::Endpoint;
 use crate::webrtc::link::OpenError;
@@ -140,20 +140,12 @@ pub(super) async fn post<'a>(
             }
             status => {
                 let text = body(response).await.unwrap_or_default();
-                return Err(refused(status, without_secrets(text, token, &url)));
+                let text = without_secrets(text, token, url.query().unwrap_or_default());
+                return Err(refused(status, text));
             }
         }
     }
     Err(OpenError::new("the server redirects too often"))
-}
-
-/// What a server says, without what it repeats of the request and nobody else is to see.
-fn without_secrets(text: String, token: Option<&str>, url: &Url) -> String {
-    let values: Vec<String> = url.query_pairs().map(|(_, value)| value.into_owned()).collect();
-    let secrets = token.into_iter().chain(url.query()).chain(values.iter().map(String::as_str));
-    secrets
-        .filter(|secret| secret.len() >= SECRET_BYTES_MIN)
-        .fold(text, |text, secret| text.replace(secret, "..."))
 }
 
 /// What a server says when it does not take an offer.
@@ -214,8 +206,6 @@ impl Resource {
     }
 }
 
-/// What is shorter is no secret, and may stand in any text.
-const SECRET_BYTES_MIN: usize = 4;
 /// Longest head of an answer, bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// Longest life of a connection of HTTP.
@@ -231,7 +221,7 @@ mod tests {
     fn what_a_server_repeats_of_token_and_query_is_not_said() {
         let url = Url::parse("https://host/whep/x?token=a%2Fbcdef&v=1").expect("a URL");
         let text = "no: Bearer s3cret, POST /whep/x?token=a%2Fbcdef&v=1, a/bcdef, v 1";
-        let said = without_secrets(text.to_owned(), Some("s3cret"), &url);
+        let said = without_secrets(text.to_owned(), Some("s3cret"), url.query().expect("a query"));
         assert_eq!(said, "no: Bearer ..., POST /whep/x?..., ..., v 1");
     }
 }

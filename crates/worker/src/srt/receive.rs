@@ -100,6 +100,10 @@ impl Worker {
             self.connections.columns.received(conn, bytes);
             self.connections.columns.passed(conn, packets);
         }
+        while let Some(codec) = link.demuxer.as_mut().and_then(|demuxer| demuxer.take_left_out()) {
+            // SRT has no word for it once a caller is accepted.
+            tracing::warn!(session = %session.id, codec, "a track is left out: its codec is not carried");
+        }
         loop {
             let Some(session) = self.connections.sessions.get_mut(conn) else { return };
             let (State::Srt(link), Media::Publish(publish)) = (&mut session.state, session.media) else {

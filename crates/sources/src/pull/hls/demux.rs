@@ -93,6 +93,9 @@ impl Reader {
                 frames.push(frame)?;
             }
         }
+        while let Some(codec) = demuxer.take_left_out() {
+            tracing::warn!(codec, "a track of a pull is left out: its codec is not carried");
+        }
         // The last picture ends with the segment (RFC 8216 section 3), not with the next one.
         demuxer.finish();
         while let Some(frame) = demuxer.next_frame() {
