@@ -7,14 +7,14 @@
 
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -76,7 +76,7 @@ impl Link {
     /// Bytes that are here and have not been handed on: in HTTP's buffers (within the size of a
     /// head) and in the kernel's (with TLS, as they came).
     pub(crate) fn buffered_bytes(&self) -> u64 {
-        self.unread_bytes() + tcp_info::unread_bytes(self.stream.as_fd())
+        self.unread_bytes() + tcp_info::unread_bytes(&*self.stream)
     }
 
     /// Bytes that HTTP has taken in and that have not been handed on.
@@ -91,7 +91,7 @@ impl Link {
 
     /// Smoothed round-trip time.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
-        tcp_info::sample(self.stream.as_fd()).map(|info| info.round_trip)
+        tcp_info::sample(&*self.stream).map(|info| info.round_trip)
     }
 }
 
@@ -151,9 +151,7 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(
-            rustix::net::shutdown(self.stream.as_fd(), rustix::net::Shutdown::Write).map_err(io::Error::from),
-        )
+        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
     }
 }
 
