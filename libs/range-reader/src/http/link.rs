@@ -6,7 +6,7 @@
 //! taken in.
 
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io;
 use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -117,6 +117,8 @@ impl AsyncRead for Socket {
     }
 }
 
+/// No vectored writes: they are `writev`, which raises SIGPIPE when the server has closed, and ends a
+/// program in C that has not ignored it; `write` is `send` with `MSG_NOSIGNAL`. Requests are small.
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
@@ -126,24 +128,6 @@ impl AsyncWrite for Socket {
                 result => return Poll::Ready(result),
             }
         }
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.stream.poll_write_ready(context))?;
-            match self.stream.try_write_vectored(slices) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
-            }
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -188,18 +172,6 @@ impl AsyncWrite for Metered {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
