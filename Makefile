@@ -209,7 +209,7 @@ portable:
 	        RUSTFLAGS='-D warnings' cargo check --locked $(PORTABLE_READERS) --target $$target || exit 1; \
 	done
 
-PORTABLE_READERS := --package range-reader
+PORTABLE_READERS := --package range-reader --package range-reader-c
 PORTABLE_TARGETS := x86_64-apple-darwin x86_64-pc-windows-gnu
 
 # Undefined behaviour that tests on the machine itself may survive: the code with `unsafe` in it, and the map on top. In the

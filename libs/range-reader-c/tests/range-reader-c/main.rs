@@ -25,7 +25,7 @@ fn pattern() -> Vec<u8> {
 }
 
 fn program(source: &str, language: Language, linkage: Linkage) {
-    let origin = Origin::start(pattern());
+    let origin = Origin::start(pattern(), None);
     PACKAGE.run(source, language, linkage, &[&origin.url("")]);
     // Seeks back into memory and short ones forward make no requests.
     let film = origin.heads().iter().filter(|head| head.starts_with("GET /film ")).count();
@@ -60,7 +60,7 @@ fn sanitizers_find_nothing() {
 #[test]
 fn ffmpeg_decodes_the_frames_of_the_local_file() {
     let film = film();
-    let origin = Origin::start(std::fs::read(&film).expect("a film"));
+    let origin = Origin::start(std::fs::read(&film).expect("a film"), None);
     let play = |arguments: &[&str], linkage| {
         PACKAGE.run_beside(&FFMPEG, "examples/play.c", Language::C, linkage, arguments)
     };
@@ -83,7 +83,7 @@ fn ffmpeg_decodes_the_frames_of_the_local_file() {
 #[test]
 fn sanitizers_find_nothing_under_ffmpeg() {
     let film = film();
-    let origin = Origin::start(std::fs::read(film).expect("a film"));
+    let origin = Origin::start(std::fs::read(film).expect("a film"), None);
     let printed = PACKAGE.run_beside(
         &FFMPEG,
         "examples/play.c",

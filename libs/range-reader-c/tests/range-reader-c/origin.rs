@@ -5,6 +5,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 use std::thread;
+use std::time::Duration;
 
 /// A running server; its threads end with the process.
 #[derive(Debug)]
@@ -14,10 +15,11 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// Serves `file` at every path but `/missing`, which is 404, and `/forbidden`, which is 403;
-    /// `/silent` is never answered, `/unsaid` is sent whole without its length, and `/short` ends too
-    /// early.
-    pub(crate) fn start(file: Vec<u8>) -> Self {
+    /// Serves `file`, over loopback as it is, or with a delay before each answer and so many bytes a
+    /// second, as over a network. It is at every path but `/missing`, which is 404, and `/forbidden`,
+    /// which is 403; `/silent` is never answered, `/unsaid` is sent whole without its length, and
+    /// `/short` ends too early.
+    pub(crate) fn start(file: Vec<u8>, link: Option<(Duration, u32)>) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
         let address = listener.local_addr().expect("bound");
         let (heads, file) = (Arc::new(Mutex::new(Vec::new())), Arc::new(file));
@@ -26,7 +28,7 @@ impl Origin {
             for stream in listener.incoming().flatten() {
                 let (heads, file) = (Arc::clone(&kept), Arc::clone(&file));
                 // Errors are those of clients that have gone.
-                thread::spawn(move || serve(&stream, &file, &heads).unwrap_or(()));
+                thread::spawn(move || serve(&stream, &file, &heads, link).unwrap_or(()));
             }
         });
         Self { address, heads }
@@ -42,7 +44,12 @@ impl Origin {
     }
 }
 
-fn serve(stream: &TcpStream, file: &[u8], heads: &Mutex<Vec<String>>) -> std::io::Result<()> {
+fn serve(
+    stream: &TcpStream,
+    file: &[u8],
+    heads: &Mutex<Vec<String>>,
+    link: Option<(Duration, u32)>,
+) -> std::io::Result<()> {
     let (mut input, mut output) = (BufReader::new(stream), stream);
     loop {
         let mut head = String::new();
@@ -52,6 +59,9 @@ fn serve(stream: &TcpStream, file: &[u8], heads: &Mutex<Vec<String>>) -> std::io
             }
         }
         heads.lock().expect("no thread panics with it").push(head.clone());
+        if let Some((delay, _)) = link {
+            thread::sleep(delay);
+        }
         let target = head.split(' ').nth(1).unwrap_or_default();
         let range = range_of(&head, file.len());
         let total = file.len();
@@ -82,7 +92,7 @@ fn serve(stream: &TcpStream, file: &[u8], heads: &Mutex<Vec<String>>) -> std::io
                         range.end - 1,
                         range.len()
                     )?;
-                    output.write_all(&file[range])?;
+                    send(output, &file[range], link)?;
                 }
                 None => {
                     write!(
@@ -90,12 +100,24 @@ fn serve(stream: &TcpStream, file: &[u8], heads: &Mutex<Vec<String>>) -> std::io
                         "HTTP/1.1 200 OK\r\naccept-ranges: bytes\r\netag: \"1\"\r\n\
                          content-length: {total}\r\n\r\n"
                     )?;
-                    output.write_all(file)?;
+                    send(output, file, link)?;
                 }
             },
         }
     }
 }
+
+fn send(mut output: &TcpStream, bytes: &[u8], link: Option<(Duration, u32)>) -> std::io::Result<()> {
+    let Some((_, bytes_per_second)) = link else { return output.write_all(bytes) };
+    for piece in bytes.chunks(PIECE_BYTES) {
+        output.write_all(piece)?;
+        thread::sleep(Duration::from_secs(1) * PIECE_BYTES as u32 / bytes_per_second);
+    }
+    Ok(())
+}
+
+/// Bytes sent at a time over a link.
+const PIECE_BYTES: usize = 32 << 10;
 
 /// What is asked of the file; empty if it does not exist. A request for several ranges gets all.
 fn range_of(head: &str, total: usize) -> Option<Range<usize>> {
