@@ -148,7 +148,7 @@ web/dist/index.html: $(CONSOLE_SOURCES)
 
 # Packages that are no members of the workspace: tools, and what links or benchmarks things the product must not depend on.
 OTHER_PACKAGES := fuzz crates/srtp/compare crates/relay/bench libs/ssrc-map/bench libs/group-send/bench libs/msgpack-array/bench \
-    libs/msgpack-array/python libs/range-reader/bench
+    libs/msgpack-array/python libs/range-reader/bench libs/range-reader/python
 
 fmt:
 	cargo fmt --all --check
