@@ -58,8 +58,10 @@ pub struct Args {
     /// and proxies of the environment are not used: others can reach it, and there is no password.
     #[arg(long, value_name = "ADDRESS", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub address: IpAddr,
-    /// Files open at a time, each with up to 7 MiB of memory; more are answered with 503 while all are used.
-    #[arg(long, value_name = "COUNT", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    /// Files open at a time, each with up to 7 MiB of memory; others are answered with 503 while all are
+    /// used.
+    #[arg(long, value_name = "COUNT", default_value_t = 8)]
+    #[arg(value_parser = clap::value_parser!(u16).range(1..=256))]
     pub files_max: u16,
     /// Header field for each request, such as `authorization: Bearer ...`; may be given several times.
     ///

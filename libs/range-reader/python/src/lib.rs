@@ -63,7 +63,8 @@ impl Reader {
             http.extra_roots_pem = roots.as_bytes().to_vec();
         }
         if let Some(seconds) = timeout {
-            let timeout = Duration::try_from_secs_f64(seconds).map_err(|_| wrong("timeout: not in this range"))?;
+            let timeout =
+                Duration::try_from_secs_f64(seconds).map_err(|_| wrong("timeout: not in this range"))?;
             (http.connect_timeout, http.head_timeout, http.idle_timeout) = (timeout, timeout, timeout);
         }
         let default = ReaderConfig::default();
@@ -120,7 +121,9 @@ impl Reader {
     #[pyo3(signature = (offset, whence = 0))]
     fn seek(&self, py: Python<'_>, offset: i64, whence: u8) -> PyResult<u64> {
         let to = match whence {
-            0 => SeekFrom::Start(u64::try_from(offset).map_err(|_| PyValueError::new_err("before the start"))?),
+            0 => {
+                SeekFrom::Start(u64::try_from(offset).map_err(|_| PyValueError::new_err("before the start"))?)
+            }
             1 => SeekFrom::Current(offset),
             2 => {
                 let size = self.size(py)?.ok_or_else(|| {
@@ -190,7 +193,8 @@ impl Reader {
             let result = py.detach(|| {
                 let mut file = self.open()?;
                 let File { reader, runtime } = file.as_mut().expect("it is open");
-                let waited = runtime.block_on(async { tokio::time::timeout(SIGNALS_EVERY, work(reader)).await });
+                let waited =
+                    runtime.block_on(async { tokio::time::timeout(SIGNALS_EVERY, work(reader)).await });
                 waited.map_or(Ok(None), |result| result.map(Some).map_err(PyErr::from))
             })?;
             match result {
