@@ -9,8 +9,7 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use pyo3::buffer::PyBuffer;
-use pyo3::exceptions::{PyBufferError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use range_reader::http::address::AddressPolicy;
@@ -93,28 +92,6 @@ impl Reader {
             }
         }
         Ok(PyBytes::new(py, &bytes))
-    }
-
-    /// Fills a writable buffer from the position on, as far as the file goes; returns how many bytes.
-    fn readinto(&self, py: Python<'_>, buffer: &Bound<'_, PyAny>) -> PyResult<usize> {
-        let buffer = PyBuffer::<u8>::get(buffer)?;
-        let cells =
-            buffer.as_mut_slice(py).ok_or_else(|| PyBufferError::new_err("not writable and contiguous"))?;
-        let mut done = 0;
-        let mut piece = Vec::with_capacity(cells.len().min(PIECE_BYTES));
-        while done < cells.len() {
-            piece.clear();
-            let room = (cells.len() - done).min(PIECE_BYTES) as u64;
-            self.wait(py, async |reader| reader.take(room).read_buf(&mut piece).await)?;
-            if piece.is_empty() {
-                break;
-            }
-            for (cell, byte) in cells[done..].iter().zip(&piece) {
-                cell.set(*byte);
-            }
-            done += piece.len();
-        }
-        Ok(done)
     }
 
     /// Moves the position, and returns it.

@@ -27,6 +27,9 @@ class Origin(http.server.ThreadingHTTPServer):
         self.closing = threading.Event()
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
+    def handle_error(self, *_: object) -> None:
+        """Connections that the reader has cancelled."""
+
     def url(self, path: str = "/film") -> str:
         return f"http://127.0.0.1:{self.server_port}{path}"
 

@@ -7,6 +7,8 @@ from typing import Any
 
 from range_reader._native import Reader
 
+PIECE_BYTES = 1 << 20
+
 
 class RangeFile(io.RawIOBase):
     """A remote file, read only, by HTTP ranges. Nothing is sent before the first read or question for the size.
@@ -61,13 +63,24 @@ class RangeFile(io.RawIOBase):
         return self._reader.read()
 
     def readinto(self, buffer: Any, /) -> int:
-        return self._reader.readinto(memoryview(buffer).cast("B"))
+        room = memoryview(buffer).cast("B")
+        if room.readonly:
+            raise TypeError("the buffer is read only")
+        done = 0
+        # By pieces: nobody has seen yet that the file is as long as the buffer.
+        while done < len(room) and (piece := self._reader.read(min(len(room) - done, PIECE_BYTES))):
+            room[done : done + len(piece)] = piece
+            done += len(piece)
+        return done
 
     def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
         return self._reader.seek(operator.index(offset), whence)
 
     def tell(self) -> int:
         return self._reader.seek(0, io.SEEK_CUR)
+
+    def write(self, _: Any, /) -> int:
+        raise io.UnsupportedOperation("not writable")
 
     def readable(self) -> bool:
         self._check_open()
