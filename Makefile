@@ -11,7 +11,7 @@
 #   make miri   their unsafe code in an interpreter
 #   make test-interop  WebRTC, SRTP, MessagePack, bridges to and from RTMP, channels, pulls and clusters with other implementations
 #   make test-full-size  attacks and bridges at the sizes of the specification, which take long
-#   make portable  group-send compiles for macOS and Windows
+#   make portable  group-send and range-reader compile for macOS and Windows
 #   make test-counts  instructions that the libraries' kernels take, against docs/benchmarks/goals.toml (needs valgrind)
 #   make test-scripts  parts of the benchmarks that need no server
 #   make bench  the benchmark against nginx-rtmp              make clean  remove what was built
@@ -156,7 +156,7 @@ web/dist/index.html: $(CONSOLE_SOURCES)
 
 # Packages that are no members of the workspace: tools, and what links or benchmarks things the product must not depend on.
 OTHER_PACKAGES := fuzz crates/srtp/compare crates/relay/bench libs/ssrc-map/bench libs/group-send/bench libs/msgpack-array/bench \
-    libs/msgpack-array/python libs/range-reader/bench libs/counts
+    libs/msgpack-array/python libs/range-reader/bench libs/range-reader/python libs/counts
 
 fmt:
 	cargo fmt --all --check
@@ -207,7 +207,8 @@ neon:
 wasm:
 	scripts/test-msgpack-array-wasm
 
-# Compiled, not run: systems other than Linux send and receive one datagram at a time.
+# Compiled, not run: systems other than Linux send and receive one datagram at a time, and are asked less of a socket that a
+# remote file comes through. The C code of its TLS is not compiled for them; see the script.
 portable:
 	@for target in $(PORTABLE_TARGETS); do \
 	    rustc --print target-libdir --target $$target | xargs test -d || \
@@ -215,8 +216,12 @@ portable:
 	    for features in '' --all-features; do \
 	        RUSTFLAGS='-D warnings' cargo check --locked --package group-send --target $$target $$features || exit 1; \
 	    done; \
+	    name=$$(tr - _ <<<$$target); \
+	    env CC_$$name=$(CURDIR)/scripts/compiler-for-checks AR_$$name=$(CURDIR)/scripts/compiler-for-checks SDKROOT=/ \
+	        RUSTFLAGS='-D warnings' cargo check --locked $(PORTABLE_READERS) --target $$target || exit 1; \
 	done
 
+PORTABLE_READERS := --package range-reader --package range-reader-c
 PORTABLE_TARGETS := x86_64-apple-darwin x86_64-pc-windows-gnu
 
 # Undefined behaviour that tests on the machine itself may survive: the code with `unsafe` in it, and the map on top. In the

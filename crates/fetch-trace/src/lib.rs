@@ -89,12 +89,7 @@ pub fn run(args: &Args) -> ExitCode {
 /// Checks everything that can be checked before the first request.
 fn prepare(args: &Args) -> Result<(Url, HttpConfig, Vec<Wanted>), String> {
     let url = Url::parse(&args.url).map_err(|error| format!("{}: {error}", args.url))?;
-    let mut http = HttpConfig { addresses: AddressPolicy::Any, ..HttpConfig::default() };
-    http.headers = headers(&args.header)?;
-    http.proxy = Proxy::from_environment().map_err(|error| error.to_string())?;
-    if let Some(path) = &args.ca {
-        http.extra_roots_pem = std::fs::read(path).map_err(|error| cannot("--ca", path, error))?;
-    }
+    let http = http(&args.header, args.ca.as_deref())?;
     let trace = File::open(&args.trace).map_err(|error| cannot("--trace", &args.trace, error))?;
     let reads = trace::parse(BufReader::new(trace)).map_err(|error| cannot("--trace", &args.trace, error))?;
     if let Some(output) = &args.output {
@@ -105,6 +100,21 @@ fn prepare(args: &Args) -> Result<(Url, HttpConfig, Vec<Wanted>), String> {
         }
     }
     Ok((url, http, reads))
+}
+
+/// How servers are reached by a command that a person runs: any address, the proxies of the
+/// environment, header fields given as `NAME: VALUE`, and certificate authorities from a file.
+///
+/// # Errors
+/// What is wrong with `--header`, `--ca` or the environment.
+pub fn http(header: &[String], ca: Option<&Path>) -> Result<HttpConfig, String> {
+    let mut http = HttpConfig { addresses: AddressPolicy::Any, ..HttpConfig::default() };
+    http.headers = headers(header)?;
+    http.proxy = Proxy::from_environment().map_err(|error| error.to_string())?;
+    if let Some(path) = ca {
+        http.extra_roots_pem = std::fs::read(path).map_err(|error| cannot("--ca", path, error))?;
+    }
+    Ok(http)
 }
 
 /// Whether two names refer to one regular file, also through links and other spellings. A terminal
@@ -178,7 +188,7 @@ fn place(read: Wanted) -> String {
 }
 
 /// The URL without credentials, and without its query, which may hold a signature.
-fn without_secrets(url: &Url) -> String {
+pub fn without_secrets(url: &Url) -> String {
     let mut shown = url.clone();
     // Fails for URLs that cannot have credentials.
     let _ = shown.set_username("");

@@ -76,6 +76,11 @@ pub(crate) enum Command {
     /// were read), wasted. Proxies are those of the environment (http_proxy, https_proxy,
     /// all_proxy, no_proxy).
     FetchTrace(fetch_trace::Args),
+    /// Serve remote files to players on this machine, with few requests.
+    ///
+    /// A player opens http://127.0.0.1:8090/https://example.org/film.mp4, and all its requests are
+    /// answered by one reader. /stats, and one JSON object at the end, say what that has cost.
+    FetchProxy(fetch_proxy::Args),
     /// Print what a shell needs to complete command lines.
     Completions(CompletionsArgs),
     /// Print the man page, or write those of all commands into a directory.
@@ -218,6 +223,7 @@ fn starts_no_server(command: &Command) -> Option<&'static str> {
         Command::Healthcheck(_) => Some("`healthcheck` asks one that runs"),
         Command::Top(_) => Some("`top` only looks at one"),
         Command::FetchTrace(_) => Some("`fetch-trace` needs none"),
+        Command::FetchProxy(_) => Some("`fetch-proxy` needs none"),
         Command::Completions(_) => Some("`completions` needs none"),
         Command::Man(_) => Some("`man` needs none"),
         Command::Serve
@@ -293,7 +299,8 @@ fn key_flags() -> impl Iterator<Item = Arg> {
 /// Begins the headings of keys in the help.
 const KEYS_HEADING: &str = "Configuration: ";
 /// Commands that start no server.
-const NO_SERVER: [&str; 7] = ["reload", "upgrade", "healthcheck", "top", "fetch-trace", "completions", "man"];
+const NO_SERVER: [&str; 8] =
+    ["reload", "upgrade", "healthcheck", "top", "fetch-trace", "fetch-proxy", "completions", "man"];
 
 /// Flags shown by `-h`.
 const FREQUENT: [&str; 11] = [

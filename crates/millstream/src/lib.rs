@@ -66,6 +66,9 @@ pub fn main() -> ExitCode {
     if let Command::FetchTrace(arguments) = &command {
         return fetch_trace::run(arguments);
     }
+    if let Command::FetchProxy(arguments) = &command {
+        return fetch_proxy::run(arguments);
+    }
     if let Command::Healthcheck(arguments) = &command {
         return top::health::run(arguments);
     }

@@ -6,6 +6,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// A package that builds a C library.
 #[derive(Debug)]
@@ -50,13 +51,30 @@ impl Package {
     /// # Panics
     /// If it does not compile, or does not exit with status 0.
     pub fn run(&self, source: &str, language: Language, linkage: Linkage, arguments: &[&str]) -> String {
+        self.run_beside(&[], source, language, linkage, arguments)
+    }
+
+    /// As [`Self::run`], for a program that uses other libraries too: names of `pkg-config`.
+    ///
+    /// # Panics
+    /// If one of them is not installed, and as [`Self::run`].
+    pub fn run_beside(
+        &self,
+        libraries: &[&str],
+        source: &str,
+        language: Language,
+        linkage: Linkage,
+        arguments: &[&str],
+    ) -> String {
         let (variable, compiler, standard) = match language {
             Language::C => ("CC", "cc", "-std=c99"),
             Language::Cpp => ("CXX", "c++", "-std=c++11"),
         };
         let folder = Path::new(self.folder);
-        // One file for each test: they run at the same time.
-        let file = format!("{}-{}-{linkage:?}", self.name, source.replace(['/', '.'], "-"));
+        // One file for each run: tests run at the same time, and an example more than once.
+        static RUNS: AtomicUsize = AtomicUsize::new(0);
+        let run = RUNS.fetch_add(1, Ordering::Relaxed);
+        let file = format!("{}-{}-{linkage:?}-{run}", self.name, source.replace(['/', '.'], "-"));
         let program = Path::new(self.programs).join(file);
         let mut compile = Command::new(std::env::var(variable).unwrap_or(compiler.into()));
         compile.args([standard, "-Wall", "-Wextra", "-Werror", "-pedantic", "-I"]);
@@ -79,6 +97,10 @@ impl Package {
                 // what an earlier `cargo build` left would be taken.
                 command.env("LD_LIBRARY_PATH", libraries);
             }
+        }
+        if !libraries.is_empty() {
+            let flags = output(Command::new("pkg-config").args(["--cflags", "--libs"]).args(libraries));
+            compile.args(flags.split_whitespace());
         }
         output(compile.args(["-lpthread", "-ldl", "-lm"]));
         output(command.args(arguments))

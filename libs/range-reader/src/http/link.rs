@@ -6,15 +6,15 @@
 //! taken in.
 
 use std::fmt;
-use std::io::{self, IoSlice};
-use std::net::SocketAddr;
-use std::os::fd::AsFd;
+use std::io;
+use std::net::{Shutdown, SocketAddr};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
@@ -76,7 +76,7 @@ impl Link {
     /// Bytes that are here and have not been handed on: in HTTP's buffers (within the size of a
     /// head) and in the kernel's (with TLS, as they came).
     pub(crate) fn buffered_bytes(&self) -> u64 {
-        self.unread_bytes() + tcp_info::unread_bytes(self.stream.as_fd())
+        self.unread_bytes() + tcp_info::unread_bytes(&*self.stream)
     }
 
     /// Bytes that HTTP has taken in and that have not been handed on.
@@ -91,7 +91,7 @@ impl Link {
 
     /// Smoothed round-trip time.
     pub(crate) fn round_trip(&self) -> Option<Duration> {
-        tcp_info::sample(self.stream.as_fd()).map(|info| info.round_trip)
+        tcp_info::sample(&*self.stream).map(|info| info.round_trip)
     }
 }
 
@@ -117,6 +117,8 @@ impl AsyncRead for Socket {
     }
 }
 
+/// No vectored writes: they are `writev`, which raises SIGPIPE when the server has closed, and ends a
+/// program in C that has not ignored it; `write` is `send` with `MSG_NOSIGNAL`. Requests are small.
 impl AsyncWrite for Socket {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         loop {
@@ -128,32 +130,12 @@ impl AsyncWrite for Socket {
         }
     }
 
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        loop {
-            ready!(self.stream.poll_write_ready(context))?;
-            match self.stream.try_write_vectored(slices) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                result => return Poll::Ready(result),
-            }
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        true
-    }
-
     fn poll_flush(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, _context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Poll::Ready(
-            rustix::net::shutdown(self.stream.as_fd(), rustix::net::Shutdown::Write).map_err(io::Error::from),
-        )
+        Poll::Ready(SockRef::from(&*self.stream).shutdown(Shutdown::Write))
     }
 }
 
@@ -190,18 +172,6 @@ impl AsyncWrite for Metered {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.inner).poll_write(context, bytes)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(context, slices)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
