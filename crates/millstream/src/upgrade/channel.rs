@@ -15,8 +15,9 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest message.
-const BYTES_MAX: usize = 1 << 20;
+/// Longest message. A publisher by RTMP has at most two frames of the longest that are configured half
+/// received, and players what they have yet to take of one.
+pub(super) const BYTES_MAX: usize = 64 << 20;
 /// Most sockets of a message.
 const SOCKETS_MAX: usize = 1 << 16;
 /// Sockets that go in one call; the system takes 253.
