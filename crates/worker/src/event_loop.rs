@@ -192,7 +192,10 @@ impl Worker {
 
     pub(crate) fn turn(&mut self, ready: &[Readiness]) {
         self.note_send_delay();
-        self.connections.hold(self.datagrams_wait() && self.ctx.draining_until.is_none());
+        let is_held = self.datagrams_wait() && self.ctx.draining_until.is_none();
+        if self.connections.is_held != is_held {
+            self.connections.hold(is_held);
+        }
         // Input: what the turn before left, sockets, publishers inside this process.
         for _ in 0..self.connections.reads() {
             if let Some(conn) = self.connections.next_read() {

@@ -230,7 +230,7 @@ mod tests {
     /// A turn in which all sockets may have something.
     fn turn(worker: &mut Worker) {
         worker.ctx.now_ms += 50;
-        let conns = worker.connections.sessions.ids().into_iter();
+        let conns = worker.connections.sessions.ids();
         let ready = |conn| {
             let token = Token::Connection(conn);
             Readiness { token, readable: true, writable: true, closed: false }

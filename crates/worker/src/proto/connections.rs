@@ -56,7 +56,7 @@ pub(crate) struct Connections {
     /// Sessions with more input than one turn takes.
     read_again: VecDeque<ConnId>,
     /// Nothing is read of those that another process could have.
-    is_held: bool,
+    pub(crate) is_held: bool,
     /// It is decided which process has those that are handed over.
     pub(crate) is_decided: bool,
     /// Publishers nobody watches, by the time their sockets are to be read.
