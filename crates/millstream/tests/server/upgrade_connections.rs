@@ -12,10 +12,12 @@ use nix::unistd::Pid;
 use rtmp::MediaKind;
 use serde_json::{Value, json};
 
+use crate::bridge_publisher_back::receive;
 use crate::common::eventually;
 use crate::common::flv::{TagReader, is_frame, sample_tags};
 use crate::common::hook::{HookServer, Reply};
 use crate::common::http;
+use crate::common::rtc::Client;
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
 use crate::common::websocket::{Messages, connect};
@@ -260,6 +262,20 @@ fn players_without_a_publisher_go_over_and_wait_for_it() {
             assert!(time > before.0, "time goes on: {time} after {}", before.0);
         }
     }
+    new.end();
+}
+
+#[test]
+fn a_player_by_rtmp_of_a_publisher_by_whip_goes_on() {
+    let mut server = Server::spawn_workers(1, "");
+    let mut publisher = Client::publish(&server, "live/cam");
+    let mut player = RtmpClient::play(server.rtmp, "live/cam");
+    let mut times = Vec::new();
+    receive(&mut publisher, &mut player, &mut times);
+    let new = upgrade(&mut server);
+    receive(&mut publisher, &mut player, &mut times);
+    assert!(times.is_sorted(), "times of audio in both processes: {times:?}");
+    assert!(!publisher.closed);
     new.end();
 }
 
