@@ -273,6 +273,11 @@ impl Cursor {
         }
     }
 
+    /// It is not held against the player that it has taken nothing up to now.
+    pub fn note_progress(&mut self, now_ms: u64) {
+        self.progressed_ms = now_ms;
+    }
+
     /// Resumes after a pause: at the newest entry point if that lies after what the player got,
     /// else at the next.
     pub fn resume(&mut self) {

@@ -22,6 +22,10 @@ use worker_api::hand_over::HandedOver;
 use worker_api::handed_connection::{HandedConnection, HandedMedia, HandedProtocol, HandedSocket};
 use worker_api::snapshot::SessionId;
 
+/// Most bytes that all players of a worker take along: they are in memory twice, and media waits meanwhile.
+/// Who comes behind that goes on at a key frame, or connects again if it is in the middle of a message.
+const PENDING_BYTES_MAX: u64 = 64 << 20;
+
 impl Worker {
     /// What another process needs of the sessions that it can have. Nothing is sent to them from now on.
     pub(crate) fn hand_over(&mut self, with_connections: bool) -> HandedOver {
@@ -32,34 +36,43 @@ impl Worker {
             return handed;
         }
         let mut streams = BTreeSet::new();
+        let (mut room, mut without_descriptor) = (PENDING_BYTES_MAX, 0);
         for conn in self.connections.sessions.ids() {
             if self.connections.sessions.get(conn).is_some_and(Session::can_go_over) {
                 // All that its socket takes: the less has to go over.
                 self.write(conn);
             }
-            let Some((stream, connection)) = self.handed_connection(conn) else { continue };
+            let Some((stream, connection)) = self.handed_connection(conn, room) else { continue };
             let session = &mut self.connections.sessions[conn];
             let Some(socket) = session.connection.as_ref().map(|connection| connection.socket()) else {
                 continue;
             };
             let duplicate = match socket.duplicate() {
                 Ok(duplicate) => duplicate,
-                Err(error) => {
-                    tracing::warn!(session = %session.id, %error, "a connection cannot be handed over");
+                Err(_) => {
+                    without_descriptor += 1;
                     continue;
                 }
             };
+            room = room.saturating_sub(connection.pending.len() as u64);
             self.ctx.events.remove(socket);
             session.is_handed_over = true;
             streams.insert(stream);
             handed.connections.push(HandedSocket { connection: Box::new(connection), socket: duplicate });
+        }
+        if without_descriptor > 0 {
+            // Each has two for this moment.
+            tracing::warn!(
+                connections = without_descriptor,
+                "not handed over: too few file descriptors (ulimit -n)"
+            );
         }
         let streams = streams.into_iter();
         handed.streams = streams.map(|stream| self.frames.hand_over_stream(&self.ctx, stream)).collect();
         handed
     }
 
-    fn handed_connection(&self, conn: ConnId) -> Option<(FrameStreamId, HandedConnection)> {
+    fn handed_connection(&self, conn: ConnId, room: u64) -> Option<(FrameStreamId, HandedConnection)> {
         let session = self.connections.sessions.get(conn)?;
         if !session.can_go_over() || session.waits_for_hook || !session.body.is_empty() {
             return None;
@@ -71,7 +84,7 @@ impl Worker {
             }
             Media::Play(id) => {
                 let player = self.frames.players.get(id)?;
-                let (media, pending) = self.frames.hand_over_player(id, &session.pending)?;
+                let (media, pending) = self.frames.hand_over_player(id, &session.pending, room)?;
                 (player.stream, media, pending, player.format)
             }
             Media::None | Media::PublishPackets(_) | Media::Tap(_) => return None,
@@ -155,6 +168,9 @@ impl Worker {
         }
         if let Some(reason) = ends_with {
             return self.end(conn, reason);
+        }
+        if let Some(player) = self.connections.sessions[conn].player() {
+            self.frames.go_on_with_player(player, now_ms);
         }
         if let Media::Publish(publish) = &mut self.connections.sessions[conn].media {
             publish.read_at_ms = None;
@@ -246,6 +262,8 @@ mod tests {
         let (server, client) = connected();
         let address = server.peer_addr().expect("an address");
         client.set_nonblocking(true).expect("a socket");
+        // What is written leaves at once: turns do not wait.
+        client.set_nodelay(true).expect("a socket");
         let entry = Entry { door, tls: false };
         worker.connections.open(&mut worker.ctx, Accepted { entry, socket: server.into(), address });
         Box::new(client)
@@ -450,6 +468,49 @@ mod tests {
     }
 
     #[test]
+    fn a_player_that_came_before_its_publisher_begins_at_a_key_frame() {
+        let (mut old, mut publisher, _player) = begun();
+        let (publishers, players) = old.hand_over(true).split_publishers();
+        let mut new = worker();
+        let mut early = Player::begin(&mut new);
+        let mut ids = new.resume(publishers);
+        ids.extend(new.resume(players));
+        ids.sort_unstable();
+        assert_eq!((ids.len(), old.let_go(&ids)), (2, Vec::new()));
+        new.go_on_with_sessions(&[]);
+        publisher.send(false, 1_000);
+        (0..10).for_each(|_| turn(&mut new));
+        publisher.send(true, 1_000);
+        assert_eq!(early.read_to(&mut new, 6), [6]);
+    }
+
+    #[test]
+    fn what_all_players_take_along_is_bounded() {
+        let (mut old, mut publisher, _player) = begun();
+        for _ in 0..10 {
+            publisher.send(false, 30_000);
+            for _ in 0..10 {
+                publisher.flush();
+                turn(&mut old);
+            }
+        }
+        let frames = &old.frames;
+        let (_, session) = old
+            .connections
+            .sessions
+            .iter()
+            .find(|(_, session)| session.player().is_some())
+            .expect("a player");
+        let id = session.player().expect("it plays");
+        let of = |room| frames.hand_over_player(id, &session.pending, room);
+        let (whole, bytes) = of(PENDING_BYTES_MAX).expect("it goes over");
+        assert!(matches!(whole, HandedMedia::Play { has_all: true, .. }) && bytes.len() > 100_000);
+        let (begun, rest) = of(31_000).expect("it goes over");
+        assert!(matches!(begun, HandedMedia::Play { has_all: false, .. }) && rest.len() < 31_000);
+        assert!(of(0).is_none(), "it is in the middle of a message");
+    }
+
+    #[test]
     fn a_connection_whose_stream_is_taken_or_did_not_come_stays_with_the_other_process() {
         let (mut old, mut publisher, mut player) = begun();
         let mut handed = old.hand_over(true);
@@ -459,6 +520,12 @@ mod tests {
         assert_eq!(new.resume(publishers), []);
         assert!(new.connections.sessions.len() == 0);
         assert!(new.ctx.directory.home("live/a").is_none());
+        old.let_go(&[]);
+        let mut taken = worker();
+        let _other = Publisher::begin(&mut taken);
+        let (publishers, _) = old.hand_over(true).split_publishers();
+        assert_eq!(taken.resume(publishers), []);
+        assert_eq!(taken.frames.handed.waiting.len(), 1, "its players need its time");
         old.let_go(&[]);
         publisher.send(false, 1_000);
         assert_eq!(player.read_to(&mut old, 5), [0, 1, 2, 3, 4, 5]);

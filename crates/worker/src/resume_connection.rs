@@ -57,6 +57,7 @@ impl Worker {
                 (State::WebSocket(ClientFrames::resume(partial)), Protocol::WsFlv, Format::WsFlv)
             }
         };
+        let has_hooks = self.ctx.policy.hooks.is_some();
         let connection = Connection::resume(socket, place);
         let conn = self.connections.add_as(&self.ctx, id, Some(connection), address, (state, protocol));
         let session = &mut self.connections.sessions[conn];
@@ -66,7 +67,9 @@ impl Worker {
         session.user_agent = handed.user_agent;
         let now_ms = self.ctx.now_ms;
         let at_ms = |left: Option<u64>| left.map(|left| now_ms.saturating_add(left));
-        session.ends_at_ms = at_ms(handed.ends_in_ms);
+        // A hook's limit of time holds where no hook is asked any more.
+        let time_over = handed.time_over_in_ms.filter(|_| handed.admission.is_none() || !has_hooks);
+        session.ends_at_ms = at_ms([handed.ends_in_ms, time_over].into_iter().flatten().min());
         session.collect_output();
         let taken = match media {
             HandedMedia::Publish => self.resume_publisher(conn, &key, (&app, &name)),
@@ -107,16 +110,22 @@ impl Worker {
         key: &str,
         (app, name): (&str, &str),
     ) -> Result<(), &'static str> {
-        let handed = self.frames.handed.waiting.remove(key).ok_or("its stream did not come")?;
+        if !self.frames.handed.waiting.contains_key(key) {
+            return Err("its stream did not come");
+        }
         let claimant = Claimant::Publisher { takes_over: false };
         let claim = self.ctx.directory.claim(key, self.ctx.worker, claimant, None);
         let claim = claim.map_err(|_| "its stream is taken")?;
+        // Taken only now: players whose publisher does not go over need its time.
+        let handed = self.frames.handed.waiting.remove(key).ok_or("its stream did not come")?;
         let stream = self.begin_frames(&claim, (app, name), conn);
         if !self.frames.resume_stream(&self.ctx, stream, handed) {
             let source = Source { epoch: claim.epoch, origin: Origin::Connection(conn) };
             self.end_publication(LaneStream::Frames(stream), source);
             return Err("its stream cannot be used");
         }
+        // Who has come before it has had nothing of it, and it does not begin again.
+        self.frames.wait_for_key(stream);
         let publish = Publish { stream, epoch: claim.epoch, read_at_ms: None };
         self.connections.sessions[conn].media = Media::Publish(publish);
         self.connections.columns.takes_role(conn, Role::Publisher, frames_reference(stream));
@@ -145,6 +154,7 @@ impl Worker {
                     let source = Source { epoch: home.epoch, origin: Origin::Worker };
                     self.start_source(LaneStream::Frames(stream), source, None);
                     self.frames.resume_stream(&self.ctx, stream, handed);
+                    self.frames.wait_for_key(stream);
                 }
                 None => {
                     let local = &mut self.frames.streams[stream];

@@ -24,9 +24,10 @@ pub(crate) async fn take_over_sessions(
     let keys = publishers.connections.iter().map(|one| (one.connection.id, one.connection.key()));
     let keys: Vec<_> = keys.collect();
     let mut resumed = handles.resume(publishers).await;
+    resumed.sort_unstable();
     // Players on other workers than their publisher's get its next frame if it goes on.
     let published: HashSet<_> =
-        keys.into_iter().filter(|(id, _)| resumed.contains(id)).map(|(_, key)| key).collect();
+        keys.into_iter().filter(|(id, _)| resumed.binary_search(id).is_ok()).map(|(_, key)| key).collect();
     for stream in &mut players.streams {
         stream.is_published = published.contains(&stream.key());
     }

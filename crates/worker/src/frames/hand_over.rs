@@ -27,9 +27,14 @@ pub(crate) struct HandedStreams {
 }
 
 impl Frames {
-    /// What another process needs of a player that has these private bytes, and what it has to write first.
-    /// `None`: it cannot go over.
-    pub(crate) fn hand_over_player(&self, id: PlayerId, pending: &Pending) -> Option<(HandedMedia, Vec<u8>)> {
+    /// What another process needs of a player that has these private bytes, and what it has to write first:
+    /// so many bytes of its stream at most. `None`: it cannot go over.
+    pub(crate) fn hand_over_player(
+        &self,
+        id: PlayerId,
+        pending: &Pending,
+        room: u64,
+    ) -> Option<(HandedMedia, Vec<u8>)> {
         let player = self.players.get(id)?;
         if !player.format.is_flv() {
             // Other formats count packets.
@@ -42,7 +47,7 @@ impl Frames {
             None => bytes.extend_from_slice(&pending.rest()),
             Some(position) => {
                 let message_end = log.message_end(position);
-                if message_end - position > MESSAGE_BYTES_MAX {
+                if message_end - position > MESSAGE_BYTES_MAX.min(room) {
                     return None;
                 }
                 // In the order in which it would have got them: private bytes go between two messages.
@@ -53,7 +58,7 @@ impl Frames {
                     log.copy(position, message_end, &mut bytes);
                     bytes.extend_from_slice(&pending.rest());
                 }
-                has_all = player.cursor.takes_all() && log.head() - message_end <= BEHIND_BYTES_MAX;
+                has_all = player.cursor.takes_all() && log.head() - message_end <= BEHIND_BYTES_MAX.min(room);
                 if has_all {
                     log.copy(message_end, log.head(), &mut bytes);
                 }
@@ -90,6 +95,13 @@ impl Frames {
         local.note_headers();
         self.handed.resumed.insert(stream);
         true
+    }
+
+    /// That a player took nothing was not its doing.
+    pub(crate) fn go_on_with_player(&mut self, id: PlayerId, now_ms: u64) {
+        if let Some(player) = self.players.get_mut(id) {
+            player.cursor.note_progress(now_ms);
+        }
     }
 
     /// A player of another process plays on; its stream counts it already.

@@ -312,10 +312,8 @@ impl Connections {
     /// Nothing is read of sessions that another process could have, or is again.
     pub(crate) fn hold(&mut self, is_held: bool) {
         if std::mem::replace(&mut self.is_held, is_held) && !is_held {
-            // What has come meanwhile was announced then.
-            let held = self.sessions.iter().filter(|(_, session)| session.can_go_over());
-            let held: Vec<_> = held.map(|(conn, _)| conn).collect();
-            held.into_iter().for_each(|conn| self.read_next_turn(conn));
+            // What has come meanwhile was announced then, to those that have begun to close since as well.
+            self.sessions.ids().into_iter().for_each(|conn| self.read_next_turn(conn));
         }
     }
 
