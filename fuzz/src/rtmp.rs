@@ -9,7 +9,7 @@ use rtmp::chunk::{ChunkReader, ReaderLimits};
 use rtmp::client::{ClientConfig, ClientSession};
 use rtmp::flv::{FlvError, FlvReader, Tag, TagBody, read_frames, write_file_header, write_tag};
 use rtmp::message::Message;
-use rtmp::server::{ServerConfig, ServerEvent, ServerSession};
+use rtmp::server::{ServerConfig, ServerEvent, ServerSession, SessionState};
 use rtmp::{MediaKind, MediaMessage, RtmpError, RtmpUrl};
 
 /// A check: panics if `data` shows something wrong.
@@ -23,6 +23,7 @@ pub const CHECKS: &[(&str, Check)] = &[
     ("flv_file", flv_file),
     ("flv_tag_body", flv_tag_body),
     ("server_session", server_session),
+    ("server_state", server_state),
 ];
 
 /// AMF0: what was decoded is the same after encoding and decoding it again.
@@ -150,32 +151,86 @@ pub fn client_session(data: &[u8]) {
     }
 }
 
-/// Server session: behind the handshake, neither memory nor replies grow beyond the input.
+/// Server session: behind the handshake, neither memory nor replies grow beyond the input, and one
+/// that goes on in another process wherever it can says the same.
 pub fn server_session(data: &[u8]) {
     let Some((&choices, data)) = data.split_first() else { return };
-    let config = ServerConfig {
-        max_message_bytes: 1 << 20,
-        idle_memory_bytes: 16 << 10,
-        publish_memory_bytes: 64 << 10,
-        ..ServerConfig::default()
-    };
-    let mut session = ServerSession::new(&config, 1);
-    session.handle_input(&simple_handshake()).expect("a valid handshake");
-    session.output().clear();
+    let config = session_config();
+    let mut sessions = [ServerSession::new(&config, 1), ServerSession::new(&config, 1)];
+    for session in &mut sessions {
+        session.handle_input(&simple_handshake()).expect("a valid handshake");
+        session.output().clear();
+    }
     let mut written = 0;
     for piece in data.chunks(usize::from(choices | 1)) {
-        let result = session.handle_input(piece);
-        while let Some(event) = session.poll_event() {
-            answer(&mut session, &event, choices);
-        }
-        written += std::mem::take(session.output()).len();
-        assert!(session.buffered_bytes() <= 128 << 10, "{} bytes held", session.buffered_bytes());
-        if result.is_err() || session.failure().is_some() {
+        let [one, other] = &mut sessions;
+        let said = feed(one, piece, choices);
+        let said_by_other = feed(other, piece, choices);
+        let failures = [one.failure(), other.failure()];
+        written += said.1.len();
+        assert!(one.buffered_bytes() <= HELD_BYTES_MAX, "{} bytes held", one.buffered_bytes());
+        if failures.contains(&Some(RtmpError::MemoryLimit)) {
+            // Room that is reserved ahead does not go over.
             break;
+        }
+        assert_eq!(failures[0], failures[1]);
+        // Debug form, because a NaN is not equal to itself.
+        assert!(said == said_by_other || format!("{said:?}") == format!("{said_by_other:?}"));
+        if failures[0].is_some() {
+            break;
+        }
+        if let Some(state) = other.state() {
+            *other = ServerSession::resume(&config, state).expect("its own state");
         }
     }
     // The longest replies, those to connect and play, have about 1.5 kB and answer at least ten bytes.
     assert!(written <= 4096 + 200 * data.len(), "{written} bytes in reply to {}", data.len());
+}
+
+/// State of a session, as MessagePack, and what its peer sends next: an error, or a session whose
+/// memory stays within its limits, and which is where it was when it goes on once more.
+pub fn server_state(data: &[u8]) {
+    let mut input = data;
+    let Ok(state) = rmp_serde::from_read::<_, SessionState>(&mut input) else { return };
+    let config = session_config();
+    let Ok(mut session) = ServerSession::resume(&config, state) else { return };
+    session.output().clear();
+    for piece in input.chunks(100) {
+        let state = session.state();
+        if let Some(state) = state.clone() {
+            session = ServerSession::resume(&config, state).expect("its own state");
+        }
+        assert_eq!(session.state(), state);
+        feed(&mut session, piece, 0);
+        assert!(session.buffered_bytes() <= HELD_BYTES_MAX, "{} bytes held", session.buffered_bytes());
+        if session.failure().is_some() {
+            return;
+        }
+    }
+}
+
+fn session_config() -> ServerConfig {
+    ServerConfig {
+        max_message_bytes: 1 << 20,
+        idle_memory_bytes: 16 << 10,
+        publish_memory_bytes: 64 << 10,
+        ..ServerConfig::default()
+    }
+}
+
+/// More than a session with these limits holds.
+const HELD_BYTES_MAX: usize = 128 << 10;
+
+/// What a session asks and writes for its input; questions are answered.
+fn feed(session: &mut ServerSession, input: &[u8], choices: u8) -> (Vec<ServerEvent>, Vec<u8>) {
+    // What failed is in the session.
+    let _ = session.handle_input(input);
+    let mut events = Vec::new();
+    while let Some(event) = session.poll_event() {
+        answer(session, &event, choices);
+        events.push(event);
+    }
+    (events, std::mem::take(session.output()))
 }
 
 fn answer(session: &mut ServerSession, event: &ServerEvent, choices: u8) {

@@ -1,8 +1,14 @@
-//! What the fuzz targets of stream descriptions and of `traceparent` check: bytes of other nodes and of
-//! clients are read as a whole or refused, and what was read is written and read alike.
+//! What the fuzz targets of stream descriptions, of `traceparent` and of what goes over an upgrade check: bytes
+//! of other nodes, clients and processes are read as a whole or refused, and what was read is written and read
+//! alike.
 //!
 //! `crates/worker-api/tests/worker_api/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
+use std::sync::Arc;
+
+use delivery::{GopLimits, Stream};
+use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
+use worker_api::handed_connection::{HandedConnection, HandedStream};
 use worker_api::streams::{Published, WebrtcAvailability};
 use worker_api::traces::Parent;
 
@@ -10,8 +16,12 @@ use worker_api::traces::Parent;
 pub type Check = fn(data: &[u8]);
 
 /// All checks, by the name of their target and corpus folder.
-pub const CHECKS: &[(&str, Check)] =
-    &[("stream_description", stream_description), ("traceparent", traceparent)];
+pub const CHECKS: &[(&str, Check)] = &[
+    ("handed_connection", handed_connection),
+    ("handed_stream", handed_stream),
+    ("stream_description", stream_description),
+    ("traceparent", traceparent),
+];
 
 /// What another node says that it publishes.
 pub fn stream_description(data: &[u8]) {
@@ -43,4 +53,38 @@ pub fn traceparent(data: &[u8]) {
     assert_eq!(Parent::parse(&written), Some(parent));
     // The ids stand where the standard has them.
     assert_eq!(text.get(3..52), written.get(3..52));
+}
+
+/// A connection of another process. Where its machine of RTMP goes on from is checked by `server_state`.
+pub fn handed_connection(data: &[u8]) {
+    let Ok(connection) = rmp_serde::from_slice::<HandedConnection>(data) else { return };
+    let written = rmp_serde::to_vec_named(&connection).expect("written");
+    assert!(rmp_serde::from_slice::<HandedConnection>(&written).is_ok_and(|read| read == connection));
+}
+
+/// A stream of another process, and what its publisher sends next: an error, or a stream that is where it was
+/// when it goes on once more.
+pub fn handed_stream(data: &[u8]) {
+    const NOW_MS: u64 = 1 << 40;
+    let limits = GopLimits { enabled: true, bytes_max: 1 << 20, duration_ms_max: 10_000 };
+    let Ok(handed) = rmp_serde::from_slice::<HandedStream>(data) else { return };
+    let mut stream = Stream::new(limits, NOW_MS);
+    if stream.resume(NOW_MS, handed.delivery).is_err() {
+        return;
+    }
+    let mut other = Stream::new(limits, NOW_MS);
+    assert_eq!(other.resume(NOW_MS, stream.state(NOW_MS)), Ok(()));
+    for (at, millis) in [0, i64::MIN, i64::MAX, 1_000].into_iter().enumerate() {
+        let times = (Timestamp::from_millis(millis), Timestamp::from_millis(millis));
+        for (track, role, codec) in [
+            (TrackId::VIDEO, FrameRole::Config, Codec::H264),
+            (TrackId::VIDEO, FrameRole::Key, Codec::H264),
+            (TrackId::AUDIO, FrameRole::Audio, Codec::Aac),
+            (TrackId { index: 9, ..TrackId::VIDEO }, FrameRole::Inter, Codec::Vp9),
+        ] {
+            let frame = Arc::new(Frame::new(track, role, codec, times, vec![7; 9]));
+            let now_ms = NOW_MS + at as u64;
+            assert_eq!(stream.receive(now_ms, &frame), other.receive(now_ms, &frame));
+        }
+    }
 }

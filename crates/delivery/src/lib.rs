@@ -11,11 +11,13 @@
 mod gop;
 mod log;
 mod schedule;
+mod state;
 mod stream;
 mod timeline;
 
 pub use gop::{GopCache, GopLimits};
 pub use log::{Cursor, DeliveryLog, Mark, PlayerAction, QueueLimits, SEGMENT_BYTES};
 pub use schedule::{PlayerId, Schedule, SlotId};
+pub use state::{StateImpossible, StreamState};
 pub use stream::{Headers, Received, Stream, StreamRates};
 pub use timeline::Timeline;

@@ -106,6 +106,16 @@ impl DeliveryLog {
         (count, bytes)
     }
 
+    /// Adds the bytes from `position` to `end` to `out`. Needs what [`slices`](Self::slices) needs.
+    pub fn copy(&self, mut position: u64, end: u64, out: &mut Vec<u8>) {
+        while position < end {
+            let mut slice = [IoSlice::new(&[])];
+            let (_, bytes) = self.slices(position, end, &mut slice);
+            out.extend_from_slice(&slice[0]);
+            position += bytes as u64;
+        }
+    }
+
     /// Whether `append` with this hint begins a new segment: the time to call
     /// [`evict`](Self::evict).
     pub fn rolls(&self, bytes_hint: usize) -> bool {
@@ -263,6 +273,11 @@ impl Cursor {
         }
     }
 
+    /// It is not held against the player that it has taken nothing up to now.
+    pub fn note_progress(&mut self, now_ms: u64) {
+        self.progressed_ms = now_ms;
+    }
+
     /// Resumes after a pause: at the newest entry point if that lies after what the player got,
     /// else at the next.
     pub fn resume(&mut self) {
@@ -350,6 +365,11 @@ impl Cursor {
         self.progressed_ms = now_ms;
         let message = log.message_at(self.position).map_or(log.next_message(), |(number, _)| number);
         message - std::mem::replace(&mut self.message, message)
+    }
+
+    /// Whether it takes every message, and is neither paused nor too slow.
+    pub fn takes_all(&self) -> bool {
+        self.state == CursorState::Flowing
     }
 
     /// Whether a message is partly written: nothing else may be written now.

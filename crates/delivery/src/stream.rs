@@ -9,6 +9,7 @@ use std::sync::Arc;
 use media::{Frame, FrameRole, MediaKind, Timestamp, TrackId};
 
 use crate::gop::{GopCache, GopLimits};
+use crate::state::{FrameState, StateImpossible, StreamState};
 use crate::timeline::Timeline;
 
 /// What a player needs before its first frame.
@@ -189,6 +190,56 @@ impl Stream {
         self.audio_only_since_ms = None;
         self.awaits_key = true;
         self.last_key = None;
+    }
+
+    /// Where it is, for another process to go on with.
+    pub fn state(&self, now_ms: u64) -> StreamState {
+        StreamState {
+            timeline: self.timeline.state(now_ms),
+            headers: self.headers.iter().map(FrameState::of).collect(),
+            ended: self.ended.iter().map(FrameState::of).collect(),
+            video: self.video,
+            video_since_ms: now_ms.saturating_sub(self.video_at_ms),
+            has_audio: self.has_audio,
+            audio_only_ms: self.audio_only_since_ms.map(|since| now_ms.saturating_sub(since)),
+            awaits_key: self.awaits_key,
+            last_key: self.last_key,
+            key_frame_interval_ms: self.key_frame_interval_ms,
+        }
+    }
+
+    /// Goes on from `state`, of a publisher that has begun in another process and goes on here. Players get
+    /// the next frame that comes; new ones begin at the next key frame.
+    ///
+    /// # Errors
+    ///
+    /// No stream can be there. This one stays as it is.
+    pub fn resume(&mut self, now_ms: u64, state: StreamState) -> Result<(), StateImpossible> {
+        let mut headers = Headers::default();
+        let mut ended = Vec::new();
+        for header in state.headers.into_iter().filter(FrameState::is_header) {
+            headers.set(&header.frame()?);
+        }
+        for config in state.ended.into_iter().filter(FrameState::is_header).take(OTHER_CONFIGS_MAX) {
+            ended.push(config.frame()?);
+        }
+        self.publisher_started();
+        self.timeline = Timeline::resumed(now_ms, state.timeline);
+        (self.headers, self.ended) = (headers, ended);
+        self.video = state.video.filter(|track| track.kind == MediaKind::Video);
+        self.video_at_ms = now_ms.saturating_sub(state.video_since_ms);
+        self.has_audio = state.has_audio;
+        self.audio_only_since_ms = state.audio_only_ms.map(|period| now_ms.saturating_sub(period));
+        self.awaits_key = state.awaits_key;
+        self.last_key = state.last_key;
+        self.key_frame_interval_ms = state.key_frame_interval_ms;
+        Ok(())
+    }
+
+    /// Another publisher will go on where that of `state` has ended: players see time go on.
+    pub fn resume_time(&mut self, now_ms: u64, state: StreamState) {
+        self.timeline = Timeline::resumed(now_ms, state.timeline);
+        self.timeline.restart();
     }
 
     /// Frames were lost on the way here: video is useless up to the next key frame.

@@ -1,6 +1,7 @@
 //! One clock per stream, whatever its publishers' clocks do.
 
 use media::{MediaKind, Timestamp, TrackId};
+use serde::{Deserialize, Serialize};
 
 /// A step forward of more than this between two frames of a publisher is a jump, not a pause.
 const JUMP_FORWARD: Timestamp = Timestamp::from_millis(10_000);
@@ -39,7 +40,18 @@ pub struct Timeline {
     others: Vec<(TrackId, Track)>,
 }
 
-#[derive(Debug, Clone, Copy, Default)]
+/// Where a [`Timeline`] is, for another process to go on with.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct TimelineState {
+    newest: Option<Placed>,
+    /// With the time since it was handed out, milliseconds.
+    head: Option<(Timestamp, u64)>,
+    first_header: Option<Timestamp>,
+    first: [Track; 2],
+    others: Vec<(TrackId, Track)>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Track {
     /// Last stream time.
     last: Timestamp,
@@ -48,7 +60,7 @@ struct Track {
 }
 
 /// How a frame was placed.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 struct Placed {
     /// Its unwrapped publisher time.
     source: Timestamp,
@@ -67,6 +79,27 @@ impl Placed {
 }
 
 impl Timeline {
+    /// Where it is.
+    pub(crate) fn state(&self, now_ms: u64) -> TimelineState {
+        let Self { newest, head, first_header, first, others } = self;
+        TimelineState {
+            newest: *newest,
+            head: head.map(|(time, at_ms)| (time, now_ms.saturating_sub(at_ms))),
+            first_header: *first_header,
+            first: *first,
+            others: others.clone(),
+        }
+    }
+
+    /// One that goes on from there. Of the pause since the last frame counts what this process has been
+    /// there for.
+    pub(crate) fn resumed(now_ms: u64, state: TimelineState) -> Self {
+        let TimelineState { newest, head, first_header, first, mut others } = state;
+        others.truncate(TRACKS_MAX);
+        let head = head.map(|(time, since_ms)| (time, now_ms.saturating_sub(since_ms)));
+        Self { newest, head, first_header, first, others }
+    }
+
     /// A publisher begins, or comes back: its timestamps have nothing to do with those before.
     pub fn restart(&mut self) {
         self.newest = None;

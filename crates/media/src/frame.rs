@@ -3,10 +3,12 @@
 use std::ops::Range;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{Codec, CodecConfig, MediaKind, Timestamp};
 
 /// One track of a stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct TrackId {
     /// What it carries.
     pub kind: MediaKind,
@@ -24,7 +26,7 @@ impl TrackId {
 }
 
 /// What a frame is for, which decides what may be left out and what must be kept.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FrameRole {
     /// Decoder configuration ("sequence header"); needed by every later frame of the track.
     Config,
@@ -43,7 +45,7 @@ pub enum FrameRole {
 }
 
 /// What a stream carries as a whole, as far as formats announce it (`onMetaData`).
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Metadata {
     /// Codec of the video, its width and its height in pixels; 0 if unknown.
     pub video: Option<(Codec, u32, u32)>,

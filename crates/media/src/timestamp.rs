@@ -3,12 +3,14 @@
 use std::ops::{Add, AddAssign, Neg, Sub};
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
+
 /// A time on a stream's timeline, or the distance between two.
 ///
 /// One unit is 1/705,600,000 s, the smallest in which a millisecond, a tick of 90 kHz, and a sample at any
 /// usual rate (8, 11.025, 16, 22.05, 24, 32, 44.1, 48, 96, 192 kHz) are all whole numbers, so that a time
 /// survives any way through the server unchanged. 2^63 units are 414 years; arithmetic saturates there.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
 pub struct Timestamp(i64);
 
 impl Timestamp {

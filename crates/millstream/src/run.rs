@@ -148,16 +148,11 @@ async fn hand_over(running: &Running, mut successor: Successor) -> Result<Succes
     let urls = running.context().rtc.hand_over();
     // Datagrams only now: media waits, too.
     let _ = workers.hold(HOLD, true).await;
-    let sessions = match successor.takes_sessions() {
-        true => {
-            for _ in 0..2 {
-                // What a worker has for another one has arrived after two turns.
-                let _ = workers.hold(HOLD, true).await;
-            }
-            workers.hand_over().await
-        }
-        false => Vec::new(),
-    };
+    for _ in 0..2 {
+        // What a worker has for another one has arrived after two turns.
+        let _ = workers.hold(HOLD, true).await;
+    }
+    let sessions = workers.hand_over(successor.takes_connections()).await;
     let begun = tokio::task::spawn_blocking(move || {
         let taken = successor.go(&sessions, &urls)?;
         Ok((successor, taken))

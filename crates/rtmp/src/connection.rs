@@ -4,8 +4,12 @@
 //! leave; commands and media do. Output is written with full headers on chunk streams of their own, so it
 //! needs no state and may be mixed with media bytes written elsewhere.
 
+use serde::{Deserialize, Serialize};
+
 use super::RtmpError;
-use super::chunk::{CHUNK_SIZE_DEFAULT, ChunkReader, ReaderLimits, write_message};
+use super::chunk::{
+    CHUNK_SIZE_DEFAULT, CHUNK_SIZE_EFFECTIVE_MAX, ChunkReader, ReaderLimits, ReaderState, write_message,
+};
 use super::handshake::{ClientHandshake, ServerHandshake};
 use super::message::*;
 
@@ -23,6 +27,17 @@ pub(super) struct Connection {
     /// The peer wants an acknowledgement after so many bytes.
     window_in: u32,
     /// The window last announced to the peer; 0 before.
+    window_out: u32,
+}
+
+/// Where a connection is behind its handshake, for another process to go on with.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ConnectionState {
+    reader: ReaderState,
+    chunk_size: u32,
+    bytes_in: u64,
+    acknowledged_in: u64,
+    window_in: u32,
     window_out: u32,
 }
 
@@ -45,6 +60,42 @@ impl Connection {
             window_in: window,
             window_out: 0,
         }
+    }
+
+    /// One that goes on from `state`.
+    ///
+    /// # Errors
+    ///
+    /// As of [`ChunkReader::resume`]; no connection can be there.
+    pub(super) fn resume(limits: ReaderLimits, state: ConnectionState) -> Result<Self, RtmpError> {
+        let ConnectionState { reader, chunk_size, bytes_in, acknowledged_in, window_in, window_out } = state;
+        let has_chunk_size = (1..=CHUNK_SIZE_EFFECTIVE_MAX).contains(&chunk_size);
+        if !has_chunk_size || acknowledged_in > bytes_in || bytes_in > BYTES_IN_MAX {
+            return Err(RtmpError::StateImpossible);
+        }
+        Ok(Self {
+            handshake: None,
+            reader: ChunkReader::resume(limits, reader)?,
+            out: Vec::new(),
+            chunk_size,
+            bytes_in,
+            acknowledged_in,
+            window_in,
+            window_out,
+        })
+    }
+
+    /// Where it is; `None` within its handshake, and while there is output to be taken.
+    pub(super) fn state(&self) -> Option<ConnectionState> {
+        let is_settled = self.handshake_done() && self.out.is_empty();
+        is_settled.then(|| ConnectionState {
+            reader: self.reader.state(),
+            chunk_size: self.chunk_size,
+            bytes_in: self.bytes_in,
+            acknowledged_in: self.acknowledged_in,
+            window_in: self.window_in,
+            window_out: self.window_out,
+        })
     }
 
     /// Counts `bytes` of input; call once per input, before [`Self::next`] takes it apart.
@@ -100,6 +151,11 @@ impl Connection {
     pub(super) fn announce_window(&mut self, window: u32) {
         self.window_out = window;
         self.control(WINDOW_ACK_SIZE, &window.to_be_bytes());
+    }
+
+    /// Chunk size of what it sends.
+    pub(super) fn chunk_size(&self) -> u32 {
+        self.chunk_size
     }
 
     /// Announces and uses another chunk size for what follows (5.4.1).
@@ -187,6 +243,9 @@ const PING_RESPONSE: u16 = 7;
 /// A window below this is taken as this: a peer that asks for an acknowledgement of every byte would
 /// otherwise have us send more than it does.
 const WINDOW_IN_MIN: u32 = 4096;
+
+/// More bytes than any connection receives, and few enough that no sum overflows.
+const BYTES_IN_MAX: u64 = 1 << 62;
 
 /// The 32-bit field at `offset`.
 fn field(payload: &[u8], offset: usize) -> Result<u32, RtmpError> {

@@ -4,7 +4,8 @@
 
 use std::fmt;
 
-/// Why the bytes of a peer were refused. The session that returned it is over.
+/// Why the bytes of a peer were refused, or a session did not go on in another process. The session
+/// that returned it is over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum RtmpError {
     /// The first byte is not RTMP version 3 (5.2.2), or the peer's handshake answer is malformed.
@@ -41,6 +42,8 @@ pub enum RtmpError {
     NameInvalid,
     /// A command that is not allowed in the present state, e.g. `publish` before `connect`.
     CommandOutOfOrder,
+    /// A [`SessionState`](crate::server::SessionState) that no session can have. Not the peer's fault.
+    StateImpossible,
 }
 
 impl RtmpError {
@@ -64,6 +67,7 @@ impl RtmpError {
             Self::AmfUnsupported => "unsupported AMF type",
             Self::NameInvalid => "invalid application or stream name",
             Self::CommandOutOfOrder => "command out of order",
+            Self::StateImpossible => "impossible state of a session",
         }
     }
 }

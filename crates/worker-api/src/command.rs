@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::EndReason;
-use super::hand_over::HandedSessions;
+use super::hand_over::HandedOver;
 use super::internal::InternalPublish;
 use super::relay::RelayCommand;
 use super::rtc::{LayerRefusal, LayerRequest, RtcOpen, RtcPatch};
@@ -99,16 +99,19 @@ pub enum Command {
     Hold {
         /// How long.
         period: Duration,
-        /// Leave datagrams to wait as well, and what comes by ICE-TCP.
+        /// Leave datagrams to wait as well, what comes by ICE-TCP, and what clients send whose connections
+        /// another process could have.
         with_datagrams: bool,
         /// Where the answer goes.
         reply: oneshot::Sender<usize>,
     },
     /// Say what another process needs to go on with the sessions that it can have, and send nothing more,
-    /// until [`Command::LetGo`]. Datagrams wait already ([`Command::Hold`]).
+    /// until [`Command::LetGo`]. Nothing is read of them already ([`Command::Hold`]).
     HandOver {
+        /// TCP connections as well.
+        with_connections: bool,
         /// Where the answer goes.
-        reply: oneshot::Sender<HandedSessions>,
+        reply: oneshot::Sender<HandedOver>,
     },
     /// Another process has these sessions now, which end here without a word; the others go on.
     LetGo {
@@ -121,7 +124,7 @@ pub enum Command {
     /// are taken.
     Resume {
         /// Them, publishers first.
-        sessions: HandedSessions,
+        sessions: HandedOver,
         /// Where the answer goes.
         reply: oneshot::Sender<Vec<SessionId>>,
     },

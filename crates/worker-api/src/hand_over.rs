@@ -1,9 +1,10 @@
-//! WebRTC sessions that another process goes on with, as plain values.
+//! Sessions that another process goes on with, as plain values: here those of WebRTC.
 //!
 //! They are sent as MessagePack maps by name: a field that a later release adds has to have a default.
 //! **Secrets are in here**: keys of media, passwords of ICE, and what proves
 //! the right to a session's URL.
 
+use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use sfu::{PublisherPosition, ViewerTrackPosition};
 use srtp::{InboundPosition, MasterKey, OutboundPosition, Profile, SetupError, UsedIndices};
 
+use crate::handed_connection::{HandedMedia, HandedSocket, HandedStream};
 use crate::hooks::HandedAdmission;
 use crate::rtc::RtcRole;
 use crate::snapshot::SessionId;
@@ -63,6 +65,48 @@ pub struct HandedSession {
 /// Several sessions. In boxes: a block that grows is memory from the system, which takes its time just when
 /// packets wait.
 pub type HandedSessions = Vec<Box<HandedSession>>;
+
+/// What another process goes on with.
+#[derive(Debug, Default)]
+pub struct HandedOver {
+    /// WebRTC sessions.
+    pub sessions: HandedSessions,
+    /// Streams of `connections`.
+    pub streams: Vec<HandedStream>,
+    /// TCP connections.
+    pub connections: Vec<HandedSocket>,
+}
+
+impl HandedOver {
+    /// Ids of the sessions and connections.
+    pub fn ids(&self) -> impl Iterator<Item = SessionId> {
+        let connections = self.connections.iter().map(|one| one.connection.id);
+        self.sessions.iter().map(|session| session.id).chain(connections)
+    }
+
+    /// Adds what another worker has.
+    pub fn extend(&mut self, other: Self) {
+        let Self { sessions, streams, connections } = other;
+        self.sessions.extend(sessions);
+        self.streams.extend(streams);
+        self.connections.extend(connections);
+    }
+
+    /// Publishers, with their streams, and the others.
+    pub fn split_publishers(self) -> (Self, Self) {
+        let (sessions, other_sessions) =
+            self.sessions.into_iter().partition(|session| session.role == RtcRole::Publish);
+        let (connections, other_connections): (Vec<HandedSocket>, _) =
+            self.connections.into_iter().partition(|one| one.connection.media == HandedMedia::Publish);
+        let home = |one: &HandedSocket| (one.connection.id.worker(), one.connection.key());
+        let homes: HashSet<_> = connections.iter().map(home).collect();
+        let is_home = |stream: &HandedStream| homes.contains(&(stream.worker, stream.key()));
+        let (streams, other_streams) = self.streams.into_iter().partition(is_home);
+        let others =
+            Self { sessions: other_sessions, streams: other_streams, connections: other_connections };
+        (Self { sessions, streams, connections }, others)
+    }
+}
 
 /// SRTP of a session.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]

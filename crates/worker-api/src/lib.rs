@@ -15,6 +15,7 @@ mod denied;
 pub mod directory_lock;
 mod end_reason;
 pub mod hand_over;
+pub mod handed_connection;
 pub mod handoff;
 pub mod hooks;
 pub mod internal;

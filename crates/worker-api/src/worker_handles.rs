@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::EndReason;
 use crate::command::{Command, Listed, WorkerHandle, WorkerUnavailable};
-use crate::hand_over::HandedSessions;
+use crate::hand_over::HandedOver;
 use crate::internal::{self, InternalPublish, PublishRequest, Publisher, Refusal};
 use crate::relay::{self, RelayCommand, RelayRefusal};
 use crate::rtc::{LayerRefusal, LayerRequest, RtcOpen, RtcPatch, RtcRefusal};
@@ -200,20 +200,20 @@ impl WorkerHandles {
         self.ask_each(ANSWER_TIMEOUT, hold).await.into_iter().sum()
     }
 
-    /// Has all workers say what another process needs of their sessions, and send nothing more until they are
-    /// let go.
-    pub async fn hand_over(&self) -> HandedSessions {
-        let said = self.ask_each(HAND_OVER_TIMEOUT, |_, reply| Command::HandOver { reply }).await;
-        let mut sessions = Vec::new();
-        for of_worker in said {
+    /// Has all workers say what another process needs of their sessions, and of TCP connections if it can
+    /// have these, and send nothing more until they are let go.
+    pub async fn hand_over(&self, with_connections: bool) -> HandedOver {
+        let hand_over = |_, reply| Command::HandOver { with_connections, reply };
+        let mut handed = HandedOver::default();
+        for of_worker in self.ask_each(HAND_OVER_TIMEOUT, hand_over).await {
             match of_worker {
-                Ok(of_worker) => sessions.extend(of_worker),
+                Ok(of_worker) => handed.extend(of_worker),
                 Err(NoAnswer { worker }) => {
                     tracing::warn!(worker, "a worker does not say what its sessions are: they end");
                 }
             }
         }
-        sessions
+        handed
     }
 
     /// Tells all workers which sessions another process has, in ascending order; the others go on. Answers
@@ -234,16 +234,28 @@ impl WorkerHandles {
 
     /// Has workers take sessions of another process. Which they have, or may have: of those nobody else may
     /// say a word.
-    pub async fn resume(&self, sessions: HandedSessions) -> Vec<SessionId> {
-        let mut of_workers: Vec<Vec<_>> = (0..self.count).map(|_| Vec::new()).collect();
-        for session in sessions {
+    pub async fn resume(&self, handed: HandedOver) -> Vec<SessionId> {
+        let mut of_workers: Vec<_> = (0..self.count).map(|_| HandedOver::default()).collect();
+        let lost = |session: SessionId| tracing::warn!(%session, "session lost: there are fewer workers");
+        for session in handed.sessions {
             match of_workers.get_mut(session.id.worker()) {
-                Some(of_worker) => of_worker.push(session),
-                None => tracing::warn!(session = %session.id, "session lost: there are fewer workers"),
+                Some(of_worker) => of_worker.sessions.push(session),
+                None => lost(session.id),
             }
         }
-        let ids = |sessions: &HandedSessions| sessions.iter().map(|session| session.id).collect();
-        let asked: Vec<Vec<SessionId>> = of_workers.iter().map(ids).collect();
+        for connection in handed.connections {
+            let id = connection.connection.id;
+            match of_workers.get_mut(id.worker()) {
+                Some(of_worker) => of_worker.connections.push(connection),
+                None => lost(id),
+            }
+        }
+        for stream in handed.streams {
+            if let Some(of_worker) = of_workers.get_mut(stream.worker) {
+                of_worker.streams.push(stream);
+            }
+        }
+        let asked: Vec<Vec<SessionId>> = of_workers.iter().map(|of| of.ids().collect()).collect();
         let resume = |worker: usize, reply| Command::Resume {
             sessions: std::mem::take(&mut of_workers[worker]),
             reply,

@@ -18,7 +18,7 @@ impl Worker {
                 }
                 // No answer, which is for later: another process has it, or it is not decided yet.
                 Command::Kick { session, .. } | Command::RtcClose { session, .. }
-                    if self.packets.has_gone(session) => {}
+                    if self.packets.has_gone(session) || self.connections.has_gone(session) => {}
                 Command::RtcPatch { session, .. } | Command::RtcLayer { session, .. }
                     if self.packets.is_handed_over(session) => {}
                 Command::Kick { session, reply } => {
@@ -58,17 +58,17 @@ impl Worker {
                     self.datagrams_wait_until_ms = if with_datagrams { until_ms } else { 0 };
                     let _ = reply.send(self.connections.undecided(self.ctx.now_ms));
                 }
-                Command::HandOver { reply } => {
-                    let _ = reply.send(self.packets.hand_over(&mut self.ctx));
+                Command::HandOver { with_connections, reply } => {
+                    let _ = reply.send(self.hand_over(with_connections));
                 }
                 Command::LetGo { sessions, reply } => {
-                    let _ = reply.send(self.packets.let_go(&mut self.ctx, &sessions));
+                    let _ = reply.send(self.let_go(&sessions));
                 }
                 Command::Resume { sessions, reply } => {
-                    let _ = reply.send(self.resume_sessions(sessions));
+                    let _ = reply.send(self.resume(sessions));
                 }
                 Command::GoOn { ended, reply } => {
-                    self.packets.go_on(&mut self.ctx, &ended);
+                    self.go_on_with_sessions(&ended);
                     let _ = reply.send(());
                 }
                 Command::Drain { deadline } => self.drain(deadline),
@@ -85,6 +85,7 @@ impl Worker {
         self.idle.clear();
         self.ctx.draining_until = Some(self.ctx.now_ms + deadline.as_millis() as u64);
         self.packets.forget_gone(self.ctx.now);
+        self.connections.forget_gone(self.ctx.now);
         self.sweep();
     }
 }

@@ -91,7 +91,8 @@ pub(crate) struct Worker {
     /// Room for the datagrams of one receive call.
     pub(crate) received: ReceivedBatch,
     next_sweep_ms: u64,
-    /// Until then datagrams are left to wait: another process is about to read them.
+    /// Until then datagrams are left to wait, and what comes from clients that could go over: another process
+    /// is about to read them.
     pub(crate) datagrams_wait_until_ms: u64,
     /// Why players were refused at the end of the last second.
     pub(crate) overloaded: Option<Overload>,
@@ -191,6 +192,10 @@ impl Worker {
 
     pub(crate) fn turn(&mut self, ready: &[Readiness]) {
         self.note_send_delay();
+        let is_held = self.datagrams_wait() && self.ctx.draining_until.is_none();
+        if self.connections.is_held != is_held {
+            self.connections.hold(is_held);
+        }
         // Input: what the turn before left, sockets, publishers inside this process.
         for _ in 0..self.connections.reads() {
             if let Some(conn) = self.connections.next_read() {
@@ -326,7 +331,7 @@ impl Worker {
 
     pub(crate) fn is_drained(&self) -> bool {
         self.ctx.draining_until.is_some_and(|until| {
-            (self.connections.sessions.is_empty() && self.packets.are_all_gone()) || self.ctx.now_ms >= until
+            (self.connections.are_all_gone() && self.packets.are_all_gone()) || self.ctx.now_ms >= until
         })
     }
 }

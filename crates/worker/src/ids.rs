@@ -114,11 +114,6 @@ impl<Id: TableId, T> Table<Id, T> {
         self.slab.len()
     }
 
-    /// Whether there are no entries.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.slab.is_empty()
-    }
-
     /// Ids that may have an entry, for a walk that adds and removes entries.
     pub(crate) fn ids(&self) -> impl Iterator<Item = Id> + use<Id, T> {
         (0..self.rows()).map(Id::at)

@@ -12,6 +12,7 @@ mod context;
 mod event_loop;
 mod frames;
 mod fullness;
+mod hand_over;
 mod hooks;
 mod ids;
 mod mailbox;
@@ -27,6 +28,7 @@ mod publish;
 mod registry;
 mod requests;
 mod resume;
+mod resume_connection;
 mod rtsp;
 mod segments;
 #[cfg(feature = "simulated")]

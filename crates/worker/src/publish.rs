@@ -82,11 +82,7 @@ impl Worker {
                 }
             }
         })?;
-        self.end_replaced(&claim, Lane::Frames);
-        let stream = self.frames.find_or_insert(&self.ctx, claim.id, (app, name));
-        self.publish_to(LaneStream::Frames(stream), &claim, || Start::new_frames(false));
-        let source = Source { epoch: claim.epoch, origin: Origin::Connection(conn) };
-        self.start_source(LaneStream::Frames(stream), source, None);
+        let stream = self.begin_frames(&claim, (app, name), conn);
         if matches!(credential, Credential::Fetch) {
             self.frames.wait_for_key(stream);
         }
@@ -96,12 +92,27 @@ impl Worker {
         self.update_read_interest(stream);
         self.note_published(conn);
         tracing::info!(session = %id, %address, stream = key, "publisher started");
+        self.bridge_claimed(&claim);
+        Ok(())
+    }
+
+    /// The stream of a claim of frames begins, with a connection as its publisher.
+    pub(crate) fn begin_frames(&mut self, claim: &Claim, name: (&str, &str), conn: ConnId) -> FrameStreamId {
+        self.end_replaced(claim, Lane::Frames);
+        let stream = self.frames.find_or_insert(&self.ctx, claim.id, name);
+        self.publish_to(LaneStream::Frames(stream), claim, || Start::new_frames(false));
+        let source = Source { epoch: claim.epoch, origin: Origin::Connection(conn) };
+        self.start_source(LaneStream::Frames(stream), source, None);
+        stream
+    }
+
+    /// Frames of a claim go to those who wait for packets.
+    pub(crate) fn bridge_claimed(&mut self, claim: &Claim) {
         if claim.bridged.is_empty() {
             self.bridge_to_packets_if_wanted(claim.id);
         } else {
             self.bridge_to_packets(claim.id);
         }
-        Ok(())
     }
 
     /// Tells the hook that has let a session in that its publication has begun.

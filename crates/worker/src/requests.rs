@@ -619,6 +619,9 @@ impl Worker {
     /// Writes what waits for a session now.
     pub(crate) fn write(&mut self, conn: ConnId) {
         let Some(session) = self.connections.sessions.get_mut(conn) else { return };
+        if session.is_handed_over {
+            return;
+        }
         let mut written = Written::default();
         let result = match session.media {
             Media::Play(player) if session.is_served_apart() => {
@@ -664,6 +667,9 @@ impl Worker {
     /// Ends a session in order: its stream is left, the peer is told, and the connection closes once the last
     /// bytes have been taken.
     pub(crate) fn end(&mut self, conn: ConnId, reason: EndReason) {
+        if self.ends_later(conn, reason) {
+            return;
+        }
         let Some(session) = self.connections.sessions.get(conn) else { return };
         if session.closing_at_ms.is_some() {
             return;
@@ -686,6 +692,9 @@ impl Worker {
 
     /// Ends a session at once.
     pub(crate) fn remove(&mut self, conn: ConnId, reason: EndReason) {
+        if self.ends_later(conn, reason) {
+            return;
+        }
         if let Some(session) = self.connections.sessions.get(conn) {
             // One that is closing was counted when it ended, one that waits when it was answered.
             if session.closing_at_ms.is_none() && !session.awaits_request() {

@@ -19,11 +19,13 @@ use worker_api::snapshot::{Protocol, SessionId};
 const WAIT_MS_MAX: u64 = 60_000;
 
 impl Worker {
-    /// Has datagrams wait and sends nothing to WebRTC sessions until those of another process are here, whose
-    /// ids go up to this one.
+    /// Has datagrams and new connections wait and sends nothing to WebRTC sessions until those of another
+    /// process are here, whose ids go up to this one: a player that came before its publisher would get no
+    /// headers, and a publisher could take a name that is in use.
     pub(crate) fn await_sessions(&mut self, highest: u64) {
         self.ctx.number_sessions_after(highest);
         self.datagrams_wait_until_ms = self.ctx.now_ms + WAIT_MS_MAX;
+        self.acceptor.hold(self.ctx.now_ms + WAIT_MS_MAX);
         self.packets.freeze();
     }
 

@@ -78,6 +78,9 @@ impl Worker {
         let now_ms = self.ctx.now_ms;
         let passed =
             |since_ms: u64, limit: Duration| u128::from(now_ms.saturating_sub(since_ms)) > limit.as_millis();
+        if session.is_handed_over {
+            return TimeoutAction::Fine;
+        }
         if let Some(at_ms) = session.closing_at_ms {
             return if now_ms >= at_ms {
                 TimeoutAction::Remove(EndReason::Closed)

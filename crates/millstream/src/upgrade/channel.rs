@@ -8,6 +8,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
+use rustix::io::retry_on_intr;
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage,
     SendFlags, recvmsg, sendmsg,
@@ -15,8 +16,9 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Longest message.
-const BYTES_MAX: usize = 1 << 20;
+/// Longest message. A publisher by RTMP has at most two frames of the longest that are configured half
+/// received, and players what they have yet to take of one.
+pub(super) const BYTES_MAX: usize = 64 << 20;
 /// Most sockets of a message.
 const SOCKETS_MAX: usize = 1 << 16;
 /// Sockets that go in one call; the system takes 253.
@@ -54,7 +56,8 @@ impl Channel {
             let mut ancillary = SendAncillaryBuffer::new(&mut space);
             ancillary.push(SendAncillaryMessage::ScmRights(some));
             // Sockets need a byte to go with.
-            sendmsg(&self.0, &[IoSlice::new(&[0])], &mut ancillary, SendFlags::NOSIGNAL)?;
+            let byte = [IoSlice::new(&[0])];
+            retry_on_intr(|| sendmsg(&self.0, &byte, &mut ancillary, SendFlags::NOSIGNAL))?;
         }
         self.0.write_all(&body)
     }
@@ -90,7 +93,8 @@ impl Channel {
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let mut byte = [0];
         let mut into = [IoSliceMut::new(&mut byte)];
-        recvmsg(self.0.as_fd(), &mut into, &mut ancillary, RecvFlags::CMSG_CLOEXEC)?;
+        let flags = RecvFlags::CMSG_CLOEXEC;
+        retry_on_intr(|| recvmsg(self.0.as_fd(), &mut into, &mut ancillary, flags))?;
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(sockets) = message {
                 out.extend(sockets);

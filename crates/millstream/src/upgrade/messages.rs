@@ -3,16 +3,17 @@
 //! ```text
 //! old ─▶ Sockets    what listens, with the sockets
 //! new ─▶ Prepared   configuration read, all addresses there, threads not started
-//! old ─▶ Session    one that goes over, and Url; from version 2 on
+//! old ─▶ Session    one that goes over, and Url
+//! old ─▶ Stream     one of TCP connections; Connection: one of these, with its socket; from version 3 on
 //! old ─▶ Go         the old one accepts nobody any more
-//! new ─▶ Resumed    the sessions that it has; from version 2 on
+//! new ─▶ Resumed    the sessions and connections that it has
 //! new ─▶ Serving    it accepts, and goes on with them once it is said that they are its own
-//! old ─▶ Yours      the old one sends nothing to them any more; from version 2 on
+//! old ─▶ Yours      the old one sends nothing to them any more
 //! old ─▶ Finished   recordings and uploads are closed: their directories are the new one's
 //! ```
 //!
-//! Before `Yours` the new one sends nothing to a session, so that no index of SRTP is used by both. Until
-//! then it may say `Failed`, or end without a word, and the old one goes on as if nothing had been. Messages
+//! Before `Yours` the new one sends nothing to a session, so that no index of SRTP is used by both, and
+//! reads and writes no socket of a connection. Until then it may say `Failed`, or end without a word, and the old one goes on as if nothing had been. Messages
 //! are maps by name: what a release adds, its neighbours skip or take as its default.
 
 use serde::{Deserialize, Serialize};
@@ -20,9 +21,9 @@ use worker_api::snapshot::SessionId;
 use worker_api::sockets::SocketPlace;
 
 /// The version of these messages that this release speaks. It understands the one before, too.
-pub(super) const VERSION: u32 = 2;
-/// From this version on sessions go over.
-pub(super) const WITH_SESSIONS: u32 = 2;
+pub(super) const VERSION: u32 = 3;
+/// From this version on TCP connections go over.
+pub(super) const WITH_CONNECTIONS: u32 = 3;
 
 /// What the old server says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -33,6 +34,10 @@ pub(super) enum ToNew {
     Session(#[serde(with = "serde_bytes")] Vec<u8>),
     /// The URL of one.
     Url(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// A stream of connections.
+    Stream(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// A TCP connection. Its socket goes with the message.
+    Connection(#[serde(with = "serde_bytes")] Vec<u8>),
     Go,
     /// Sessions that went over, but for those that were ended since they were said.
     Yours {

@@ -5,13 +5,14 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use worker_api::hand_over::{HandedSessions, HandedUrl};
+use worker_api::hand_over::{HandedOver, HandedUrl};
+use worker_api::handed_connection::HandedSocket;
 use worker_api::snapshot::SessionId;
 use worker_api::sockets::BoundSocket;
 
 use super::ENVIRONMENT;
 use super::channel::{Channel, is_gone};
-use super::messages::{ToNew, ToOld, VERSION, WITH_SESSIONS, understands};
+use super::messages::{ToNew, ToOld, VERSION, understands};
 
 /// What a session takes, on the way and on a worker.
 const SESSION_BYTES: usize = 64 << 10;
@@ -38,7 +39,7 @@ pub(crate) struct Predecessor {
     version: u32,
     /// About how many sessions will come.
     expected: usize,
-    sessions: HandedSessions,
+    sessions: HandedOver,
     urls: Vec<HandedUrl>,
 }
 
@@ -70,7 +71,7 @@ impl Predecessor {
             sockets: Vec::new(),
             version: VERSION,
             expected: 0,
-            sessions: Vec::new(),
+            sessions: HandedOver::default(),
             urls: Vec::new(),
         };
         let taken = old.receive_sockets();
@@ -124,7 +125,15 @@ impl Predecessor {
         sent.map_err(|error| format!("the old server does not listen: {error}"))?;
         loop {
             match self.channel.receive(GO_TIMEOUT) {
-                Ok((ToNew::Session(bytes), _)) => self.sessions.extend(read(&bytes).map(Box::new)),
+                Ok((ToNew::Session(bytes), _)) => {
+                    self.sessions.sessions.extend(read(&bytes).map(Box::new));
+                }
+                Ok((ToNew::Stream(bytes), _)) => self.sessions.streams.extend(read(&bytes)),
+                Ok((ToNew::Connection(bytes), sockets)) => {
+                    let both = read(&bytes).zip(sockets.into_iter().next());
+                    let connections = both.map(|(connection, socket)| HandedSocket { connection, socket });
+                    self.sessions.connections.extend(connections);
+                }
                 Ok((ToNew::Url(bytes), _)) => self.urls.extend(read(&bytes)),
                 Ok((ToNew::Go, _)) => return Ok(()),
                 Ok(_) => return Err("the old server says something else than to go on".to_owned()),
@@ -135,27 +144,20 @@ impl Predecessor {
 
     /// Ids of its sessions.
     pub(crate) fn sessions(&self) -> impl Iterator<Item = SessionId> {
-        self.sessions.iter().map(|session| session.id)
+        self.sessions.ids()
     }
 
     /// Its sessions, and their URLs.
-    pub(crate) fn take_sessions(&mut self) -> (HandedSessions, Vec<HandedUrl>) {
+    pub(crate) fn take_sessions(&mut self) -> (HandedOver, Vec<HandedUrl>) {
         (std::mem::take(&mut self.sessions), std::mem::take(&mut self.urls))
     }
 
     /// Tells it that this one serves and has these sessions, and waits until it has let go of them; blocks.
     /// Answers with those that were ended there in the meantime. The error says why they stay with it.
     pub(crate) fn serving(&mut self, sessions: Vec<SessionId>) -> Result<Vec<SessionId>, String> {
-        let with_sessions = self.version >= WITH_SESSIONS;
-        let sent = match with_sessions {
-            true => self.channel.send(&ToOld::Resumed { sessions }, &[], SEND_TIMEOUT),
-            false => Ok(()),
-        };
+        let sent = self.channel.send(&ToOld::Resumed { sessions }, &[], SEND_TIMEOUT);
         let answer = sent.and_then(|()| {
             self.channel.send(&ToOld::Serving, &[], SEND_TIMEOUT)?;
-            if !with_sessions {
-                return Ok(Vec::new());
-            }
             match self.channel.receive(LET_GO_TIMEOUT)? {
                 (ToNew::Yours { ended }, _) => Ok(ended),
                 _ => Err(io::Error::new(io::ErrorKind::InvalidData, "another message")),

@@ -1,11 +1,11 @@
-//! WebRTC sessions that go over from one process to the other.
+//! Sessions that go over from one process to the other.
 
+use std::collections::HashSet;
 use std::time::Duration;
 
 use worker_api::WorkerHandles;
 use worker_api::command::WorkerHandle;
-use worker_api::hand_over::{HandedSessions, HandedUrl};
-use worker_api::rtc::RtcRole;
+use worker_api::hand_over::HandedUrl;
 
 use super::Predecessor;
 
@@ -20,9 +20,17 @@ pub(crate) async fn take_over_sessions(
 ) -> Result<(Predecessor, Vec<HandedUrl>), String> {
     let handles = WorkerHandles::new(workers.to_vec());
     let (sessions, mut urls) = predecessor.take_sessions();
-    let (publishers, players): (HandedSessions, HandedSessions) =
-        sessions.into_iter().partition(|session| session.role == RtcRole::Publish);
+    let (publishers, mut players) = sessions.split_publishers();
+    let keys = publishers.connections.iter().map(|one| (one.connection.id, one.connection.key()));
+    let keys: Vec<_> = keys.collect();
     let mut resumed = handles.resume(publishers).await;
+    resumed.sort_unstable();
+    // Players on other workers than their publisher's get its next frame if it goes on.
+    let published: HashSet<_> =
+        keys.into_iter().filter(|(id, _)| resumed.binary_search(id).is_ok()).map(|(_, key)| key).collect();
+    for stream in &mut players.streams {
+        stream.is_published = published.contains(&stream.key());
+    }
     resumed.extend(handles.resume(players).await);
     // What workers have for each other has arrived after two turns: who has players of which stream.
     for _ in 0..2 {

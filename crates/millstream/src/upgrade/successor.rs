@@ -6,18 +6,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use worker_api::hand_over::{HandedSession, HandedUrl};
+use worker_api::hand_over::{HandedOver, HandedUrl};
+use worker_api::handed_connection::HandedSocket;
 use worker_api::snapshot::SessionId;
 use worker_api::sockets::BoundSocket;
 
 use super::ENVIRONMENT;
-use super::channel::{Channel, is_gone};
-use super::messages::{Sockets, ToNew, ToOld, VERSION, WITH_SESSIONS, understands};
+use super::channel::{BYTES_MAX, Channel, is_gone};
+use super::messages::{Sockets, ToNew, ToOld, VERSION, WITH_CONNECTIONS, understands};
 
 /// How long the new server may take until it is prepared: it asks hooks, key sets and name servers.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long it may take then until it serves.
 const SERVE_TIMEOUT: Duration = Duration::from_secs(7);
+/// What a message takes besides what is in it, at most.
+const AROUND_BYTES: usize = 64;
 /// How long a message may take.
 const SEND_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long a process that has closed its end may take to end.
@@ -101,19 +104,15 @@ impl Successor {
         &self.release
     }
 
-    /// Whether sessions go over to it, which a release of version 1 knows nothing of.
-    pub(crate) fn takes_sessions(&self) -> bool {
-        self.version >= WITH_SESSIONS
+    /// Whether TCP connections go over to it, which a release of version 2 knows nothing of.
+    pub(crate) fn takes_connections(&self) -> bool {
+        self.version >= WITH_CONNECTIONS
     }
 
     /// Has it serve, and take these sessions; blocks. Answers with those that it has, in ascending order: it
     /// goes on with them when it is [let go](Self::let_go). The error says why it does not serve. It ends
     /// when dropped before that, and has sent nothing to them.
-    pub(crate) fn go(
-        &mut self,
-        sessions: &[Box<HandedSession>],
-        urls: &[HandedUrl],
-    ) -> Result<Vec<SessionId>, String> {
+    pub(crate) fn go(&mut self, sessions: &HandedOver, urls: &[HandedUrl]) -> Result<Vec<SessionId>, String> {
         let mut resumed = Vec::new();
         let sent = self.send_sessions(sessions, urls);
         let sent = sent.and_then(|()| self.channel.send(&ToNew::Go, &[], SEND_TIMEOUT));
@@ -136,18 +135,31 @@ impl Successor {
         }
     }
 
-    fn send_sessions(&mut self, sessions: &[Box<HandedSession>], urls: &[HandedUrl]) -> io::Result<()> {
-        if !self.takes_sessions() {
-            // It would not know what these messages are.
-            return Ok(());
-        }
-        for session in sessions {
-            let session = rmp_serde::to_vec_named(session).map_err(io::Error::other)?;
+    fn send_sessions(&mut self, handed: &HandedOver, urls: &[HandedUrl]) -> io::Result<()> {
+        let written = |one: Result<Vec<u8>, rmp_serde::encode::Error>| one.map_err(io::Error::other);
+        for session in &handed.sessions {
+            let session = written(rmp_serde::to_vec_named(session))?;
             self.channel.send(&ToNew::Session(session), &[], SEND_TIMEOUT)?;
         }
         for url in urls {
-            let url = rmp_serde::to_vec_named(url).map_err(io::Error::other)?;
+            let url = written(rmp_serde::to_vec_named(url))?;
             self.channel.send(&ToNew::Url(url), &[], SEND_TIMEOUT)?;
+        }
+        if !self.takes_connections() {
+            // It would not know what these messages are.
+            return Ok(());
+        }
+        // With what is around them. One that is too long is not taken, as if it could not be read.
+        let has_room = |bytes: &Vec<u8>| bytes.len() < BYTES_MAX - AROUND_BYTES;
+        for stream in &handed.streams {
+            let stream = Some(written(rmp_serde::to_vec_named(stream))?).filter(has_room);
+            stream.map_or(Ok(()), |one| self.channel.send(&ToNew::Stream(one), &[], SEND_TIMEOUT))?;
+        }
+        for HandedSocket { connection, socket } in &handed.connections {
+            let connection = Some(written(rmp_serde::to_vec_named(connection))?).filter(has_room);
+            let sockets = [socket.as_fd()];
+            let send = |one| self.channel.send(&ToNew::Connection(one), &sockets, SEND_TIMEOUT);
+            connection.map_or(Ok(()), send)?;
         }
         Ok(())
     }
@@ -155,10 +167,8 @@ impl Successor {
     /// It goes on from now on, whatever becomes of this process, and with the sessions that it has, but for
     /// those that have `ended` here in the meantime. The error says why it does not, and has not.
     pub(crate) fn let_go(&mut self, ended: Vec<SessionId>) -> Result<(), String> {
-        if self.takes_sessions() {
-            let sent = self.channel.send(&ToNew::Yours { ended }, &[], SEND_TIMEOUT);
-            sent.map_err(|error| format!("the new server has ended before it went on: {error}"))?;
-        }
+        let sent = self.channel.send(&ToNew::Yours { ended }, &[], SEND_TIMEOUT);
+        sent.map_err(|error| format!("the new server has ended before it went on: {error}"))?;
         self.has_taken_over = true;
         Ok(())
     }
@@ -208,6 +218,8 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
+    use worker_api::handed_connection::HandedStream;
+
     use super::*;
 
     fn started(script: &str) -> Result<Successor, String> {
@@ -249,39 +261,43 @@ mod tests {
     fn one_that_ends_after_each_step_leaves_this_one_serving() {
         let error = started("head -c 1 <&0 > /dev/null; exit 4").expect_err("it ends while it reads");
         assert!(error.contains("exit status: 4"), "{error}");
-        let mut new = started(&format!("{}exit 5", prepared(1))).expect("prepared");
+        let mut new = started(&format!("{}exit 5", prepared(VERSION - 1))).expect("prepared");
         assert_eq!(new.release(), "9.0.0");
-        let error = new.go(&[], &[]).expect_err("it has ended");
+        let error = new.go(&HandedOver::default(), &[]).expect_err("it has ended");
         assert!(error.contains("ended before it took over"), "{error}");
         let failed = says(&ToOld::Failed { reason: "no room".to_owned() });
-        let mut new = started(&format!("{}{failed}exec sleep 600", prepared(1))).expect("prepared");
-        assert_eq!(new.go(&[], &[]).expect_err("it says so"), "the new server: no room");
+        let mut new = started(&format!("{}{failed}exec sleep 600", prepared(VERSION - 1))).expect("prepared");
+        assert_eq!(new.go(&HandedOver::default(), &[]).expect_err("it says so"), "the new server: no room");
         let pid = nix::unistd::Pid::from_raw(new.pid() as i32);
         drop(new);
         assert!(nix::sys::signal::kill(pid, None).is_err(), "it was ended");
     }
 
     #[test]
-    fn one_that_serves_goes_on_after_this_one() {
+    fn one_of_the_version_before_hears_nothing_of_connections_and_goes_on_after_this_one() {
+        let stream = HandedStream {
+            worker: 0,
+            app: "live".to_owned(),
+            stream: "a".to_owned(),
+            newest: 1,
+            delivery: Default::default(),
+            is_published: false,
+        };
+        let handed = HandedOver { streams: vec![stream], ..HandedOver::default() };
         // What it hears next is that it is to serve.
         let go = rmp_serde::to_vec_named(&ToNew::Go).expect("written");
         let check =
             format!("head -c {} <&0 | tail -c {} | grep -qx go || exit 9; ", 8 + go.len(), go.len() - 1);
-        let serving = format!("{check}{}", says(&ToOld::Serving));
-        let mut new = started(&format!("{}{serving}exec sleep 600", prepared(1))).expect("prepared");
-        let url = HandedUrl {
-            session: SessionId::new(0, 1),
-            token: vec![1],
-            client: std::net::IpAddr::from([127, 0, 0, 1]),
-            asked: None,
-            mid: String::new(),
-            played: None,
-            videos: Vec::new(),
-            tag: String::new(),
-            remote: rtc::sdp::IceCredentials::new("ufrag", "0123456789012345678901").expect("credentials"),
-        };
-        assert_eq!(new.go(&[], &[url]), Ok(Vec::new()), "it hears nothing of sessions");
-        new.let_go(Vec::new()).expect("nothing is said to it");
+        let serving = format!(
+            "{check}{}{}",
+            says(&ToOld::Resumed { sessions: vec![SessionId::new(1, 2), SessionId::new(0, 1)] }),
+            says(&ToOld::Serving)
+        );
+        let mut new =
+            started(&format!("{}{serving}exec sleep 600", prepared(VERSION - 1))).expect("prepared");
+        assert!(!new.takes_connections());
+        assert_eq!(new.go(&handed, &[]), Ok(vec![SessionId::new(0, 1), SessionId::new(1, 2)]));
+        new.let_go(Vec::new()).expect("said");
         new.finished();
         let pid = nix::unistd::Pid::from_raw(new.pid() as i32);
         drop(new);

@@ -48,7 +48,7 @@ fn a_player_of_rtmp_goes_on_with_the_next_publisher_of_webrtc() {
 
 /// Sends frames and audio until the player has got 20 pieces of audio and a frame; notes the times of the
 /// audio.
-fn receive(publisher: &mut Client, player: &mut RtmpClient, times: &mut Vec<u32>) {
+pub(crate) fn receive(publisher: &mut Client, player: &mut RtmpClient, times: &mut Vec<u32>) {
     player.socket().set_read_timeout(Some(std::time::Duration::from_millis(5))).expect("a socket option");
     let (mut number, mut frames, begin) = (0, 0, times.len());
     while times.len() < begin + 20 || frames == 0 {

@@ -16,17 +16,21 @@
 //! ```
 //!
 //! `reader.rs` turns bytes into messages, `writer.rs` messages into bytes with state per chunk stream, and
-//! `play.rs` writes the media bytes that are the same for every player. What a message means is decided in
-//! `connection.rs` and above; only Set Chunk Size and Abort are handled here, since they change how the next
-//! chunk is read.
+//! `play.rs` writes the media bytes that are the same for every player. `state.rs` says where a
+//! reader is. What a message means is decided in `connection.rs` and above; only Set Chunk Size and
+//! Abort are handled here, since they change how the next chunk is read.
 
 mod play;
 mod reader;
+mod state;
 mod writer;
 
 pub use play::{write_play_message, write_play_parts};
 pub use reader::{ChunkReader, ReaderLimits};
+pub(super) use state::ReaderState;
 pub use writer::{ChunkWriter, OutgoingMessage};
+
+use std::ops::RangeInclusive;
 
 use super::message::MessageHeader;
 
@@ -45,6 +49,9 @@ pub const CHUNK_SIZE_EFFECTIVE_MAX: u32 = 1 << 24;
 
 /// Chunk stream ids a peer may use on one connection. Encoders use 3 to 8; the 65th ends the session.
 pub const CHUNK_STREAMS_MAX: usize = 64;
+
+/// Ids that a basic header can have (5.3.1.1).
+const CHUNK_STREAM_IDS: RangeInclusive<u32> = 2..=65_599;
 
 /// Value of the 24-bit timestamp field that announces an extended timestamp (5.3.1.3).
 const EXTENDED_TIMESTAMP: u32 = 0xff_ffff;

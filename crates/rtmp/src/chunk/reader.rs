@@ -27,21 +27,31 @@ pub struct ReaderLimits {
     pub keep_payload_bytes: u32,
 }
 
+impl ReaderLimits {
+    /// Longest message of a type, in bytes.
+    pub(super) fn longest(&self, type_id: u8) -> u32 {
+        match type_id {
+            COMMAND_AMF0 | COMMAND_AMF3 => self.message_bytes.min(COMMAND_BYTES_MAX),
+            _ => self.message_bytes,
+        }
+    }
+}
+
 /// Reassembles messages from the chunk stream of one peer.
 #[derive(Debug)]
 pub struct ChunkReader {
     limits: ReaderLimits,
-    chunk_size: u32,
-    streams: Vec<ChunkStream>,
+    pub(super) chunk_size: u32,
+    pub(super) streams: Vec<ChunkStream>,
     /// Sum of the capacities of unfinished messages.
-    partial_bytes: usize,
+    pub(super) partial_bytes: usize,
     /// Index of the chunk stream whose chunk is being read, or `AT_HEADER`.
-    current: usize,
+    pub(super) current: usize,
     /// Data bytes still to come of that chunk.
-    left_in_chunk: u32,
+    pub(super) left_in_chunk: u32,
     /// A header cut by the end of the input: `stash[..stash_bytes]`.
-    stash: [u8; HEADER_BYTES_MAX],
-    stash_bytes: u8,
+    pub(super) stash: [u8; HEADER_BYTES_MAX],
+    pub(super) stash_bytes: u8,
 }
 
 impl ChunkReader {
@@ -148,11 +158,7 @@ impl ChunkReader {
         let known = self.streams.iter().position(|stream| stream.id == basic.id);
         let previous = known.map(|index| &self.streams[index]);
         let Some(header) = ChunkHeader::parse(&basic, bytes, previous)? else { return Ok(None) };
-        let longest = match header.message.type_id {
-            COMMAND_AMF0 | COMMAND_AMF3 => self.limits.message_bytes.min(COMMAND_BYTES_MAX),
-            _ => self.limits.message_bytes,
-        };
-        if header.message.length > longest {
+        if header.message.length > self.limits.longest(header.message.type_id) {
             return Err(RtmpError::MessageTooLarge);
         }
         let index = match known {
@@ -203,32 +209,32 @@ impl ChunkReader {
 /// One chunk stream of a peer: everything a later header may refer to, 56 bytes in all, and the unfinished
 /// message.
 #[derive(Debug)]
-struct ChunkStream {
-    id: u32,
+pub(super) struct ChunkStream {
+    pub(super) id: u32,
     /// Of the last message that began.
-    header: MessageHeader,
+    pub(super) header: MessageHeader,
     /// Timestamp or delta as last written, extended if it was.
-    field: u32,
+    pub(super) field: u32,
     /// The last header of format 0, 1 or 2 had an extended timestamp.
-    extended: bool,
+    pub(super) extended: bool,
     /// A message has begun and is not finished.
-    in_message: bool,
+    pub(super) in_message: bool,
     /// Bytes of the unfinished message that came, kept or not. `0 <= received <= header.length`.
-    received: u32,
-    payload: Vec<u8>,
+    pub(super) received: u32,
+    pub(super) payload: Vec<u8>,
 }
 
 /// Format, chunk stream and length of a basic header (5.3.1.1).
 #[derive(Debug, Clone, Copy)]
-struct BasicHeader {
+pub(super) struct BasicHeader {
     format: u8,
-    id: u32,
+    pub(super) id: u32,
     bytes: usize,
 }
 
 /// A whole chunk header.
 #[derive(Debug, Clone, Copy)]
-struct ChunkHeader {
+pub(super) struct ChunkHeader {
     format: u8,
     /// Complete but for the time.
     message: MessageHeader,
@@ -241,7 +247,7 @@ struct ChunkHeader {
 
 impl BasicHeader {
     /// Reads it from the front of `bytes`; `None` if they are too few.
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let first = *bytes.first()?;
         let (id, length) = match first & 0x3f {
             0 => (64 + u32::from(*bytes.get(1)?), 2),
@@ -257,7 +263,7 @@ impl ChunkHeader {
     ///
     /// Format 1 is taken as the first header of a chunk stream too, as if message stream 0 at time 0 had
     /// gone before: some librtmp versions begin that way.
-    fn parse(
+    pub(super) fn parse(
         basic: &BasicHeader,
         bytes: &[u8],
         stream: Option<&ChunkStream>,
@@ -304,7 +310,7 @@ impl ChunkHeader {
 
 impl ChunkStream {
     /// A chunk stream on which nothing was sent.
-    fn new(id: u32) -> Self {
+    pub(super) fn new(id: u32) -> Self {
         Self {
             id,
             header: MessageHeader { type_id: 0, stream_id: 0, timestamp: 0, length: 0 },
@@ -346,11 +352,7 @@ impl ChunkStream {
         partial_bytes: &mut usize,
     ) -> Result<(), RtmpError> {
         self.received += data.len() as u32;
-        let keep = match self.header.type_id {
-            AUDIO | VIDEO => self.header.length.min(limits.keep_payload_bytes) as usize,
-            DATA_AMF0 | DATA_AMF3 if self.header.length > DATA_BYTES_MAX => 0,
-            _ => self.header.length as usize,
-        };
+        let keep = self.kept_bytes(limits) as usize;
         let kept = self.payload.len();
         let data = &data[..data.len().min(keep - kept)];
         let needed = kept + data.len();
@@ -373,6 +375,15 @@ impl ChunkStream {
         }
         self.payload.extend_from_slice(data);
         Ok(())
+    }
+
+    /// How many of the first bytes of the message are kept.
+    pub(super) fn kept_bytes(&self, limits: &ReaderLimits) -> u32 {
+        match self.header.type_id {
+            AUDIO | VIDEO => self.header.length.min(limits.keep_payload_bytes),
+            DATA_AMF0 | DATA_AMF3 if self.header.length > DATA_BYTES_MAX => 0,
+            _ => self.header.length,
+        }
     }
 
     /// Whether all bytes of the message came.
@@ -419,10 +430,10 @@ fn u24([a, b, c]: [u8; 3]) -> u32 {
 }
 
 /// No chunk is being read: a header is next.
-const AT_HEADER: usize = usize::MAX;
+pub(super) const AT_HEADER: usize = usize::MAX;
 
 /// Longest chunk header: basic header 3, message header 11, extended timestamp 4.
-const HEADER_BYTES_MAX: usize = 18;
+pub(super) const HEADER_BYTES_MAX: usize = 18;
 
 /// A session may allocate this much, over all its unfinished messages, for bytes that have not come yet,
 /// so that a usual message that spans two reads is allocated once.

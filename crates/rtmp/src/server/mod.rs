@@ -13,13 +13,15 @@
 //! answer) and count against [`ServerConfig::idle_memory_bytes`]. Media a player gets is written by the
 //! caller with [`write_play_message`](super::chunk::write_play_message) behind the session's own output.
 //!
-//! `commands.rs` reads the peer's commands, `replies.rs` holds what is said to it. Who may do what, how
-//! long to wait and what a stream is are decided by the caller.
+//! `commands.rs` reads the peer's commands, `replies.rs` holds what is said to it, `state.rs` has
+//! another process go on with a session. Who may do what, how long to wait and what a stream is are
+//! decided by the caller.
 
 mod aggregate;
 mod commands;
 mod events;
 mod replies;
+mod state;
 
 use std::collections::VecDeque;
 
@@ -31,6 +33,7 @@ use super::handshake::ServerHandshake;
 use super::message::{AGGREGATE, Message};
 use super::name::NameRules;
 pub use events::{ConnectRequest, PlayReject, PlayRequest, PublishReject, PublishRequest, ServerEvent};
+pub use state::SessionState;
 
 /// Limits and announcements of a [`ServerSession`].
 #[derive(Debug, Clone)]
@@ -100,17 +103,18 @@ enum Stage {
 impl ServerSession {
     /// A session that has seen nothing. `seed` makes the handshake's random bytes; it need not be secret.
     pub fn new(config: &ServerConfig, seed: u64) -> Self {
-        let limits = ReaderLimits {
-            message_bytes: config.max_message_bytes,
-            partial_bytes: config.idle_memory_bytes,
-            keep_payload_bytes: u32::MAX,
-        };
+        let limits = reader_limits(config, Stage::Fresh);
         let handshake = Handshake::Server(ServerHandshake::new(seed));
+        let connection = Connection::new(handshake, Vec::new(), limits, config.window_ack_bytes);
+        Self::with(config, connection, Stage::Fresh, 0)
+    }
+
+    fn with(config: &ServerConfig, connection: Connection, stage: Stage, app_bytes: usize) -> Self {
         Self {
-            connection: Connection::new(handshake, Vec::new(), limits, config.window_ack_bytes),
             config: config.clone(),
-            stage: Stage::Fresh,
-            app_bytes: 0,
+            connection,
+            stage,
+            app_bytes,
             events: VecDeque::new(),
             waiting: VecDeque::new(),
             waiting_bytes: 0,
@@ -220,17 +224,18 @@ impl ServerSession {
 
     /// Enters `stage`, and gives the peer the memory that goes with it.
     fn enter(&mut self, stage: Stage) {
-        let partial_bytes = match stage {
-            Stage::Publishing => self.config.publish_memory_bytes,
-            _ => self.config.idle_memory_bytes,
-        };
         self.stage = stage;
-        self.connection.set_limits(ReaderLimits {
-            message_bytes: self.config.max_message_bytes,
-            partial_bytes,
-            keep_payload_bytes: u32::MAX,
-        });
+        self.connection.set_limits(reader_limits(&self.config, stage));
     }
+}
+
+/// What the peer may send in a stage.
+fn reader_limits(config: &ServerConfig, stage: Stage) -> ReaderLimits {
+    let partial_bytes = match stage {
+        Stage::Publishing => config.publish_memory_bytes,
+        _ => config.idle_memory_bytes,
+    };
+    ReaderLimits { message_bytes: config.max_message_bytes, partial_bytes, keep_payload_bytes: u32::MAX }
 }
 
 /// Room for events that a session keeps between inputs. A read of 64 KiB brings about 30 messages, but up

@@ -10,6 +10,7 @@ mod common;
 mod extended_timestamp;
 mod formats;
 mod fuzz_corpus;
+mod hand_over;
 mod handshake_digest;
 mod interleaving;
 mod names;

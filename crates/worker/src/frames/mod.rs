@@ -9,6 +9,7 @@
 //! session. What bridges have to do about a frame is returned as a [`FrameAction`]. Players inside
 //! this process get frames at once (`tap.rs`).
 
+pub(crate) mod hand_over;
 pub(crate) mod serve;
 pub(crate) mod stream;
 pub(crate) mod tap;
@@ -18,6 +19,7 @@ use std::collections::HashMap;
 use delivery::{GopLimits, PlayerId, QueueLimits, Stream};
 use media::Timestamp;
 
+use self::hand_over::HandedStreams;
 use self::serve::Player;
 use self::stream::{Description, Format, FrameStream};
 use self::tap::Tap;
@@ -40,6 +42,8 @@ pub(crate) struct Frames {
     pub(crate) taps: Table<TapId, Tap>,
     /// Taps with something new in their queues.
     served_taps: Vec<TapId>,
+    /// Those of another process, until its sessions go on.
+    pub(crate) handed: HandedStreams,
     /// Players that have left since the simulation looked last, and how many messages each has not got.
     #[cfg(feature = "simulated")]
     pub(crate) left: Vec<(std::net::SocketAddr, u64)>,

@@ -30,7 +30,7 @@ pub(crate) struct Player {
     /// The response head or file header has been sent.
     pub(crate) begun: bool,
     /// RTMP `pause`: nothing is sent until it is undone.
-    paused: bool,
+    pub(super) paused: bool,
     pub(crate) joined_ms: u64,
 }
 
@@ -143,12 +143,11 @@ impl Frames {
             return true;
         };
         let Some(position) = player.cursor.position() else { return true };
-        let mut slices = [IoSlice::new(&[]); SLICES_MAX];
-        let (count, bytes) = channel.log.slices(position, channel.log.message_end(position), &mut slices);
-        if bytes > ANSWER_BYTES_MAX {
+        let (end, mut rest) = (channel.log.message_end(position), Vec::new());
+        if end - position > ANSWER_BYTES_MAX as u64 {
             return false;
         }
-        let rest: Vec<u8> = slices[..count].iter().flat_map(|slice| slice.iter().copied()).collect();
+        channel.log.copy(position, end, &mut rest);
         pending.owed += rest.len();
         pending.bytes.splice(0..0, rest);
         true

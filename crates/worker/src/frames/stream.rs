@@ -212,6 +212,12 @@ pub(crate) fn is_header(frame: &Frame) -> bool {
 }
 
 impl FrameStream {
+    /// Notes the formats that its headers tell.
+    pub(super) fn note_headers(&mut self) {
+        let headers: Vec<_> = self.delivery.headers().iter().cloned().collect();
+        headers.iter().for_each(|header| self.note_format(header));
+    }
+
     /// Notes the formats that the API shows: of several tracks of a kind, the first.
     fn note_format(&mut self, frame: &Frame) {
         let (kind, codec, data) = (frame.track.kind, frame.codec, frame.data());

@@ -55,6 +55,11 @@ impl Connection {
         Ok(())
     }
 
+    /// One of another process, in clear text.
+    pub(crate) fn resume(socket: TcpSocket, place: AddressSlot) -> Self {
+        Self { socket, tls: None, place: Some(place) }
+    }
+
     /// One that control gives back.
     pub(crate) fn from_parts(
         stream: TcpStream,

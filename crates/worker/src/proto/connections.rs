@@ -12,9 +12,10 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use media::Frame;
+use rtmp::RtmpError;
 use rtmp::flv::{FlvError, read_frames};
 use rtmp::name::{query_value, stream_of};
-use rtmp::server::{ServerConfig, ServerEvent, ServerSession};
+use rtmp::server::{ServerConfig, ServerEvent, ServerSession, SessionState};
 
 use super::http::{self, MediaRequest};
 use super::idle::NextRequest;
@@ -30,7 +31,7 @@ use crate::rtsp::{RtspLink, RtspPorts};
 use crate::stats::columns::Columns;
 use crate::timers::Timers;
 use worker_api::settings::WorkerSettings;
-use worker_api::snapshot::{Protocol, kept_user_agent};
+use worker_api::snapshot::{Protocol, SessionId, kept_user_agent};
 use worker_api::{EndReason, Refused};
 
 /// Bytes read per call from a connection that does not publish.
@@ -54,6 +55,10 @@ pub(crate) struct Connections {
     pub(crate) columns: Columns,
     /// Sessions with more input than one turn takes.
     read_again: VecDeque<ConnId>,
+    /// Nothing is read of those that another process could have.
+    pub(crate) is_held: bool,
+    /// It is decided which process has those that are handed over.
+    pub(crate) is_decided: bool,
     /// Publishers nobody watches, by the time their sockets are to be read.
     pub(super) unwatched: Timers<u64, ConnId>,
     /// Whose input meets a defect.
@@ -113,6 +118,8 @@ impl Connections {
             sessions: Table::default(),
             columns: Columns::default(),
             read_again: VecDeque::new(),
+            is_held: false,
+            is_decided: false,
             unwatched: Timers::default(),
             #[cfg(test)]
             defect: None,
@@ -228,6 +235,18 @@ impl Connections {
         protocol: Protocol,
     ) -> ConnId {
         let id = ctx.next_session_id();
+        self.add_as(ctx, id, connection, address, (state, protocol))
+    }
+
+    /// The same with an id that it has already.
+    pub(crate) fn add_as(
+        &mut self,
+        ctx: &Context,
+        id: SessionId,
+        connection: Option<Connection>,
+        address: SocketAddr,
+        (state, protocol): (State, Protocol),
+    ) -> ConnId {
         let conn = self.sessions.insert(Session {
             connection,
             id,
@@ -250,12 +269,15 @@ impl Connections {
             user_agent: None,
             uses: None,
             trace: None,
+            is_handed_over: false,
+            ends_with: None,
         });
         self.columns.open(conn, id, protocol, ctx.now_ms);
         conn
     }
 
-    fn register(&mut self, ctx: &Context, conn: ConnId) -> io::Result<()> {
+    /// Puts its socket into the event queue, which says whatever is ready already.
+    pub(crate) fn register(&mut self, ctx: &Context, conn: ConnId) -> io::Result<()> {
         let Some(connection) = &self.sessions[conn].connection else { return Ok(()) };
         let socket = connection.socket();
         // Messages are merged here, on purpose and for a known time; Nagle's algorithm would add its own.
@@ -287,11 +309,22 @@ impl Connections {
         (reads, ready.writable && waits_for_room)
     }
 
+    /// Nothing is read of sessions that another process could have, or is again.
+    pub(crate) fn hold(&mut self, is_held: bool) {
+        if std::mem::replace(&mut self.is_held, is_held) && !is_held {
+            // What has come meanwhile was announced then, to those that have begun to close since as well.
+            self.sessions.ids().into_iter().for_each(|conn| self.read_next_turn(conn));
+        }
+    }
+
     /// Reads once from a connection.
     pub(crate) fn read(&mut self, ctx: &mut Context, conn: ConnId) -> Read {
         #[cfg(test)]
         assert_ne!(self.defect, Some(conn), "a defect, planted");
         let Some(session) = self.sessions.get_mut(conn) else { return Read::Nothing };
+        if session.is_handed_over || (self.is_held && session.can_go_over()) {
+            return Read::Nothing;
+        }
         let Some(connection) = &mut session.connection else { return Read::Frames };
         if let State::Undecided(doors) = session.state
             && !connection.is_tls()
@@ -460,6 +493,11 @@ impl Connections {
     pub(crate) fn next_due_ms(&self) -> u64 {
         let read = self.unwatched.next().unwrap_or(u64::MAX);
         self.claims.front().map_or(u64::MAX, |(due_ms, _)| *due_ms).min(read)
+    }
+
+    /// The RTMP session that another process was in.
+    pub(crate) fn resume_rtmp(&self, state: SessionState) -> Result<ServerSession, RtmpError> {
+        ServerSession::resume(&self.rtmp_config, state)
     }
 
     /// Sets whether input of a session is an event.

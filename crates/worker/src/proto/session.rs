@@ -66,6 +66,11 @@ pub(crate) struct Session {
     pub(crate) uses: Option<Box<Uses>>,
     /// Its trace, if what it publishes or plays has one.
     pub(crate) trace: Option<Box<SessionTrace>>,
+    /// Another process has it, or it is not decided which one has it: its socket is neither read nor written
+    /// here, and in no event queue.
+    pub(crate) is_handed_over: bool,
+    /// Why it is to end once it goes on, here or there.
+    pub(crate) ends_with: Option<EndReason>,
 }
 
 /// What the connection speaks.
@@ -180,6 +185,14 @@ impl Session {
             Media::Play(player) => Some(player),
             _ => None,
         }
+    }
+
+    /// Whether another process can go on with it: it publishes or plays frames by RTMP, or plays FLV, in clear
+    /// text.
+    pub(crate) fn can_go_over(&self) -> bool {
+        let has_place = matches!(self.state, State::Rtmp(_) | State::HttpBody | State::WebSocket(_));
+        let is_begun = matches!(self.media, Media::Publish(_) | Media::Play(_));
+        has_place && is_begun && !self.is_tls() && self.closing_at_ms.is_none()
     }
 
     /// Whether it plays by RTSP and gets packets that are taken out of what others get as it is.

@@ -36,7 +36,11 @@ impl Connections {
         let Media::Publish(publish) = session.media else { return };
         // Datagrams are taken as they come, and packets that are timed by their arrival.
         let is_timed = matches!(session.state, State::Srt(_) | State::Rtsp(_));
-        if session.is_tls() || is_timed || publish.read_at_ms.is_none() == is_watched {
+        if session.is_tls()
+            || is_timed
+            || session.is_handed_over
+            || publish.read_at_ms.is_none() == is_watched
+        {
             return;
         }
         if !is_watched {

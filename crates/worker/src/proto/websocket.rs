@@ -71,6 +71,16 @@ pub(crate) enum ClientInput {
 }
 
 impl ClientFrames {
+    /// One that another process has read for: what has come of a frame.
+    pub(crate) fn resume(partial: Vec<u8>) -> Self {
+        Self { partial }
+    }
+
+    /// What has come of a frame.
+    pub(crate) fn partial(&self) -> &[u8] {
+        &self.partial
+    }
+
     /// Takes bytes in; answers to pings are added to `out`.
     pub(crate) fn handle_input(&mut self, input: &[u8], out: &mut Vec<u8>) -> ClientInput {
         self.partial.extend_from_slice(input);

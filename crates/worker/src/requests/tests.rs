@@ -210,7 +210,7 @@ async fn an_end_is_told_and_leaves_the_stream_free() {
     drop(publisher);
     worker.receive_internal();
     assert_eq!(worker.ctx.counters.frames_in, 1, "what was sent is taken first");
-    assert!(worker.connections.sessions.is_empty());
+    assert!(worker.connections.sessions.len() == 0);
     worker.ctx.draining_until = Some(u64::MAX);
     assert_eq!(publish(&mut worker).err(), Some(Refusal::Draining));
 }

@@ -169,6 +169,16 @@ impl RtmpClient {
         self.flush().expect("send to the server");
     }
 
+    /// Sends the first half of a message, and returns the rest for [`RtmpClient::send_raw`].
+    pub(crate) fn send_half(&mut self, kind: MediaKind, timestamp: u32, payload: &[u8]) -> Vec<u8> {
+        self.flush().expect("send to the server");
+        self.session.send_media(kind, timestamp, payload);
+        let half = self.session.output().len() / 2;
+        let rest = self.session.output().split_off(half);
+        self.flush().expect("send to the server");
+        rest
+    }
+
     /// Ends publishing or playing as a polite client does, and disconnects.
     pub(crate) fn end(mut self) {
         self.session.end();

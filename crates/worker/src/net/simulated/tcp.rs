@@ -13,6 +13,16 @@ use netsim::kernel;
 pub(crate) struct TcpSocket(kernel::TcpSocket);
 
 impl TcpSocket {
+    /// Servers of a simulation take nothing over.
+    pub(crate) fn adopt(_socket: OwnedFd) -> io::Result<Self> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Nothing is handed over.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Our end of it.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()

@@ -12,6 +12,18 @@ use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 pub(crate) struct TcpSocket(mio::net::TcpStream);
 
 impl TcpSocket {
+    /// A connection of another process.
+    pub(crate) fn adopt(socket: OwnedFd) -> io::Result<Self> {
+        let socket = TcpStream::from(socket);
+        socket.set_nonblocking(true)?;
+        Ok(socket.into())
+    }
+
+    /// The same socket once more, for another process.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.0.as_fd().try_clone_to_owned()
+    }
+
     /// Our end of it.
     pub(crate) fn local_addr(&self) -> io::Result<SocketAddr> {
         self.0.local_addr()
