@@ -38,27 +38,31 @@ fn a_player_of_rtmp_goes_on_with_the_next_publisher_of_webrtc() {
     let mut publisher = Client::publish(&server, "live/cam");
     let mut player = RtmpClient::play(server.rtmp, "live/cam");
     let mut times = Vec::new();
-    receive(&mut publisher, &mut player, &mut times);
+    receive((&mut publisher, &mut 0), &mut player, &mut times);
     assert_eq!(publisher.delete(), 200);
     server.wait_for_publisher("live/cam", false);
     let mut publisher = Client::publish(&server, "live/cam");
-    receive(&mut publisher, &mut player, &mut times);
+    receive((&mut publisher, &mut 0), &mut player, &mut times);
     assert!(times.is_sorted(), "times of audio of both publishers: {times:?}");
 }
 
-/// Sends frames and audio until the player has got 20 pieces of audio and a frame; notes the times of the
-/// audio.
-pub(crate) fn receive(publisher: &mut Client, player: &mut RtmpClient, times: &mut Vec<u32>) {
+/// Sends frames and audio, from this number on, until the player has got 20 pieces of audio and a frame; notes
+/// the times of the audio.
+pub(crate) fn receive(
+    (publisher, number): (&mut Client, &mut u32),
+    player: &mut RtmpClient,
+    times: &mut Vec<u32>,
+) {
     player.socket().set_read_timeout(Some(std::time::Duration::from_millis(5))).expect("a socket option");
-    let (mut number, mut frames, begin) = (0, 0, times.len());
+    let (mut frames, begin, last) = (0, times.len(), *number + 3000);
     while times.len() < begin + 20 || frames == 0 {
-        assert!(number < 3000, "a minute of audio: {} pieces and {frames} frames came", times.len() - begin);
+        assert!(*number < last, "a minute of audio: {} pieces and {frames} frames came", times.len() - begin);
         publisher.until_within(std::time::Duration::from_millis(20), |_| false);
-        publisher.send_audio(number);
-        if number % 2 == 0 {
-            publisher.send_video(number / 2, number % 50 == 0, 400);
+        publisher.send_audio(*number);
+        if *number % 2 == 0 {
+            publisher.send_video(*number / 2, *number % 50 == 0, 400);
         }
-        number += 1;
+        *number += 1;
         while let Some(message) = player.poll_media() {
             match message.kind {
                 MediaKind::Audio => times.push(message.timestamp),

@@ -270,10 +270,10 @@ fn a_player_by_rtmp_of_a_publisher_by_whip_goes_on() {
     let mut server = Server::spawn_workers(1, "");
     let mut publisher = Client::publish(&server, "live/cam");
     let mut player = RtmpClient::play(server.rtmp, "live/cam");
-    let mut times = Vec::new();
-    receive(&mut publisher, &mut player, &mut times);
+    let (mut times, mut next) = (Vec::new(), 0);
+    receive((&mut publisher, &mut next), &mut player, &mut times);
     let new = upgrade(&mut server);
-    receive(&mut publisher, &mut player, &mut times);
+    receive((&mut publisher, &mut next), &mut player, &mut times);
     assert!(times.is_sorted(), "times of audio in both processes: {times:?}");
     assert!(!publisher.closed);
     new.end();

@@ -313,7 +313,7 @@ impl Connections {
     pub(crate) fn hold(&mut self, is_held: bool) {
         if std::mem::replace(&mut self.is_held, is_held) && !is_held {
             // What has come meanwhile was announced then, to those that have begun to close since as well.
-            self.sessions.ids().into_iter().for_each(|conn| self.read_next_turn(conn));
+            self.sessions.ids().for_each(|conn| self.read_next_turn(conn));
         }
     }
 
