@@ -35,7 +35,7 @@ pub(crate) struct Film {
     url: Url,
     /// Waiting players take turns; the lock is fair.
     pub(crate) reader: tokio::sync::Mutex<AsyncRangeReader>,
-    /// The answer whose bytes the reader has been told to expect, by its number.
+    /// The answer whose bytes the reader expects, by its number.
     hinted: AtomicU64,
     player_requests: AtomicU64,
     bytes_sent: AtomicU64,
@@ -179,7 +179,7 @@ impl Film {
         self.player_requests.fetch_add(1, Ordering::Relaxed) + 1
     }
 
-    /// What an answer with this number will read, unless the reader knows. It replaces what it was told
+    /// What an answer with this number will read, unless the reader knows. It replaces what was said
     /// of others.
     pub(crate) fn hint(&self, answer: u64, reader: &mut AsyncRangeReader, range: Range<u64>) {
         if self.hinted.swap(answer, Ordering::Relaxed) != answer {
