@@ -6,6 +6,7 @@ import tomllib
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+INCLUDED = re.compile(r'^ *#\[path = "([^"]+\.rs)"\]', re.MULTILINE)
 
 
 def crates():
@@ -28,7 +29,9 @@ class Dependencies(unittest.TestCase):
             # One package can have the sources of another.
             library = manifest.get("lib", {}).get("path", "src/lib.rs")
             folders = {folder, (folder / library).resolve().parents[1]}
-            files = [file for folder in folders for file in folder.rglob("*.rs")]
+            files = {file for folder in folders for file in folder.rglob("*.rs")}
+            # Checks of the fuzz targets are a module of the tests as well.
+            files |= {(file.parent / path).resolve() for file in files for path in INCLUDED.findall(file.read_text())}
             text = "\n".join(file.read_text() for file in files)
             for kind, name in dependencies(manifest):
                 with self.subTest(crate=folder.name, dependency=name, kind=kind):

@@ -74,13 +74,13 @@ impl Worker {
 
     fn examine(&self, conn: ConnId, draining: Option<u64>) -> TimeoutAction {
         let session = &self.connections.sessions[conn];
+        if session.is_handed_over {
+            return TimeoutAction::Fine;
+        }
         let settings = &self.ctx.settings;
         let now_ms = self.ctx.now_ms;
         let passed =
             |since_ms: u64, limit: Duration| u128::from(now_ms.saturating_sub(since_ms)) > limit.as_millis();
-        if session.is_handed_over {
-            return TimeoutAction::Fine;
-        }
         if let Some(at_ms) = session.closing_at_ms {
             return if now_ms >= at_ms {
                 TimeoutAction::Remove(EndReason::Closed)
