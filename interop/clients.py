@@ -104,7 +104,7 @@ class Clients(Bench):
             raise Failed(f"{file} decodes with: {complaint[:500]}")
 
     def analyse(self, file):
-        """What is in a file, and the times of its pictures; fails if it cannot be decoded without an error."""
+        """What is in a file, and the times of its pictures; fails if decoding it gives an error."""
         self.decode(file)
         facts = json.loads(run(self.python(), INTEROP / "flash_and_beep.py", file))
         return facts, facts.pop("pictures")

@@ -1,6 +1,6 @@
-//! What the fuzz targets of stream descriptions, of `traceparent` and of what goes over an upgrade check: bytes
-//! of other nodes, clients and processes are read as a whole or refused, and what was read is written and read
-//! alike.
+//! What the fuzz targets of stream descriptions, of `traceparent` and of what goes over an upgrade check:
+//! bytes of other nodes, clients and processes are read as a whole or refused, and what was read is
+//! written and read alike.
 //!
 //! `crates/worker-api/tests/worker_api/fuzz_corpus.rs` includes this file and replays the kept corpus.
 

@@ -98,7 +98,8 @@ export async function publish({ url, codec }) {
     peer.close();
     // Seconds since the first picture; 32 bits of 90 kHz wrap.
     const pictures = sent.map((timestamp) => ((timestamp - sent[0]) >>> 0) / 90000);
-    return { frames: stats.framesEncoded, key_frames: stats.keyFramesEncoded, encoder: stats.encoderImplementation, pli: stats.pliCount, pictures };
+    const { framesEncoded: frames, keyFramesEncoded: key_frames, encoderImplementation: encoder, pliCount: pli } = stats;
+    return { frames, key_frames, encoder, pli, pictures };
   };
   return { codec: codec || 'default' };
 }

@@ -242,8 +242,8 @@ impl SessionTrace {
 
     /// Its present stage is over, and `next` begins. Nothing happens if it was there already.
     ///
-    /// `now` may be before what was said earlier: a worker reads its clock once a turn, and takes in a request
-    /// that began after that.
+    /// `now` may be before what was said earlier: a worker reads its clock once a turn, and takes in a
+    /// request that began after that.
     pub fn reach(&mut self, now: Instant, next: Stage) {
         let now = now.max(self.stage_began);
         if self.stage < next {

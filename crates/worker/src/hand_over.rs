@@ -163,7 +163,8 @@ impl Worker {
         (session.received_ms, session.written_ms, session.blocked) = (now_ms, now_ms, false);
         let ends_with = session.ends_with.take();
         if let Err(error) = self.connections.register(&self.ctx, conn) {
-            tracing::warn!(session = %self.connections.sessions[conn].id, %error, "connection not registered");
+            let session = self.connections.sessions[conn].id;
+            tracing::warn!(%session, %error, "connection not registered");
             return self.remove(conn, EndReason::ConnectionFailed);
         }
         if let Some(reason) = ends_with {

@@ -128,8 +128,8 @@ fn peer_table_get(times: usize, address: fn(u32) -> std::net::IpAddr) {
     }
 }
 
-/// Room for a datagram of 1200 bytes in a batch, which is emptied after each thousand. Nothing is copied: which
-/// instructions the C library does that by depends on the processor.
+/// Room for a datagram of 1200 bytes in a batch, which is emptied after each thousand. Nothing is
+/// copied: which instructions the C library does that by depends on the processor.
 fn send_batch_reserve(times: usize) {
     let mut batch = SendBatch::new(BatchLimits::default());
     let peer = SocketAddr::from((Ipv4Addr::LOCALHOST, 5000));

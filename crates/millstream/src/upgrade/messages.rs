@@ -13,8 +13,9 @@
 //! ```
 //!
 //! Before `Yours` the new one sends nothing to a session, so that no index of SRTP is used by both, and
-//! reads and writes no socket of a connection. Until then it may say `Failed`, or end without a word, and the old one goes on as if nothing had been. Messages
-//! are maps by name: what a release adds, its neighbours skip or take as its default.
+//! reads and writes no socket of a connection. Until then it may say `Failed`, or just end, and the old
+//! one goes on as if nothing had happened. Messages are maps by name: what a release adds, its
+//! neighbours skip or take as its default.
 
 use serde::{Deserialize, Serialize};
 use worker_api::snapshot::SessionId;

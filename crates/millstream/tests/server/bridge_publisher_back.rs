@@ -46,8 +46,8 @@ fn a_player_of_rtmp_goes_on_with_the_next_publisher_of_webrtc() {
     assert!(times.is_sorted(), "times of audio of both publishers: {times:?}");
 }
 
-/// Sends frames and audio, from this number on, until the player has got 20 pieces of audio and a frame; notes
-/// the times of the audio.
+/// Sends frames and audio, from this number on, until the player has got 20 pieces of audio and a frame;
+/// notes the times of the audio.
 pub(crate) fn receive(
     (publisher, number): (&mut Client, &mut u32),
     player: &mut RtmpClient,

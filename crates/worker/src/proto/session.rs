@@ -187,8 +187,8 @@ impl Session {
         }
     }
 
-    /// Whether another process can go on with it: it publishes or plays frames by RTMP, or plays FLV, in clear
-    /// text.
+    /// Whether another process can go on with it: it publishes or plays frames by RTMP, or plays FLV, in
+    /// clear text.
     pub(crate) fn can_go_over(&self) -> bool {
         let has_place = matches!(self.state, State::Rtmp(_) | State::HttpBody | State::WebSocket(_));
         let is_begun = matches!(self.media, Media::Publish(_) | Media::Play(_));
