@@ -1,15 +1,15 @@
 //! RTMP, HTTP and both by TLS at one address: the first bytes say which.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 
 use crate::common::server::Server;
 use crate::common::tools::{Player, frames_of, publish, sample};
-use crate::common::{TIMEOUT, http, raw};
+use crate::common::{TIMEOUT, http, port_for_later, raw};
 
 /// A server with all of it at one address.
 fn server(more: &str) -> (Server, SocketAddr) {
-    let free = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port");
+    let free = SocketAddr::from((Ipv4Addr::LOCALHOST, port_for_later()));
     let sections = ["rtmp", "http", "rtmps", "https"];
     let listen: String = sections.map(|section| format!("[{section}]\nlisten = \"{free}\"\n")).concat();
     let server = Server::start_workers(2, &format!("{listen}[tls]\nself_signed = true\n{more}"));

@@ -4,14 +4,9 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use crate::common::origin::wait_for_pull;
+use crate::common::port_for_later;
 use crate::common::server::Server;
 use crate::common::tools::{Player, Running, compare, ffmpeg, frames_of, frames_with, sample};
-
-/// A port that nobody has.
-fn free_port() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    socket.local_addr().expect("an address").port()
-}
 
 fn server(url: &str) -> Server {
     Server::start_workers(
@@ -65,14 +60,14 @@ fn arrives(pull: &str, options: &[&str], url: &str, unsent: usize) {
 
 #[test]
 fn what_is_sent_to_a_port_arrives_unchanged() {
-    let port = free_port();
+    let port = port_for_later();
     let url = format!("udp://127.0.0.1:{port}?pkt_size=1316");
     arrives(&format!("udp://127.0.0.1:{port}"), &["-f", "mpegts"], &url, 0);
 }
 
 #[test]
 fn what_is_sent_to_a_group_arrives_unchanged() {
-    let port = free_port();
+    let port = port_for_later();
     let url = format!("udp://239.255.77.77:{port}?pkt_size=1316&localaddr=127.0.0.1");
     let pull = format!("udp://239.255.77.77:{port}?interface=127.0.0.1&program=1");
     arrives(&pull, &["-f", "mpegts"], &url, 0);
@@ -80,7 +75,7 @@ fn what_is_sent_to_a_group_arrives_unchanged() {
 
 #[test]
 fn what_is_sent_in_rtp_arrives_unchanged() {
-    let port = free_port();
+    let port = port_for_later();
     let url = format!("rtp://127.0.0.1:{port}?pkt_size=1328");
     // At the end of its input, ffmpeg does not send what it has not yet made packets of: the last audio,
     // of which it puts a dozen frames together.
@@ -89,7 +84,7 @@ fn what_is_sent_in_rtp_arrives_unchanged() {
 
 #[test]
 fn a_sender_that_comes_back_is_heard_and_a_wrong_program_is_named() {
-    let port = free_port();
+    let port = port_for_later();
     let server = server(&format!("udp://127.0.0.1:{port}?program=7"));
     let url = format!("udp://127.0.0.1:{port}?pkt_size=1316");
     let sender = send(1, &["-f", "mpegts"], &url);
@@ -119,7 +114,7 @@ fn a_sender_that_comes_back_is_heard_and_a_wrong_program_is_named() {
 
 #[test]
 fn a_sender_of_nothing_that_is_carried_is_named_also_where_the_stream_was_live() {
-    let port = free_port();
+    let port = port_for_later();
     let server = server(&format!("udp://127.0.0.1:{port}"));
     let url = format!("udp://127.0.0.1:{port}?pkt_size=1316");
     let reason = "what comes has no track of a codec that is carried";
@@ -142,7 +137,7 @@ fn a_sender_of_nothing_that_is_carried_is_named_also_where_the_stream_was_live()
 
 #[test]
 fn a_sender_that_is_not_the_source_that_is_wanted_is_named() {
-    let port = free_port();
+    let port = port_for_later();
     let server = server(&format!("udp://127.0.0.1:{port}?source=127.0.0.2"));
     let url = |local: &str| format!("udp://127.0.0.1:{port}?pkt_size=1316&localaddr={local}");
     let other = send(1, &["-f", "mpegts"], &url("127.0.0.3"));

@@ -14,7 +14,7 @@ use mpegts::{DemuxSettings, Demuxer, Muxer, PACKET_BYTES};
 use crate::common::origin::{LOCAL, wait_for_pull};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
-use crate::common::{eventually, http};
+use crate::common::{eventually, http, port_for_later};
 
 /// SPS and PPS of libx264, 640x360.
 const AVCC: [u8; 40] = [
@@ -131,9 +131,7 @@ fn packets_with_time_stamps_and_with_parity_are_taken() {
 }
 
 fn cues_reach_all(between: (usize, usize)) {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let port = socket.local_addr().expect("an address").port();
-    drop(socket);
+    let port = port_for_later();
     let target = Server::start_workers(2, "");
     let srt = target.srt.expect("it listens");
     let server = Server::start_workers(

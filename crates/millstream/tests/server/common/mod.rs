@@ -32,8 +32,8 @@ pub(crate) mod websocket;
 pub(crate) mod wire;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, UdpSocket};
+use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -92,6 +92,19 @@ pub(crate) fn listen_at(address: SocketAddr) -> TcpListener {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse => None,
         listener => Some(listener.expect("listen")),
     })
+}
+
+/// A port, of UDP or TCP, for something that is started later. It is below those that the kernel
+/// chooses from, so that no other test, asking for any port meanwhile, is given it.
+pub(crate) fn port_for_later() -> u16 {
+    static TRIED: AtomicU16 = AtomicU16::new(0);
+    // Another run of these tests, beside this one, begins elsewhere.
+    let first = std::process::id() as u16;
+    let below_the_kernels = || 16_384 + (first.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) & 0x3FFF);
+    std::iter::repeat_with(below_the_kernels)
+        .take(1000)
+        .find(|&port| UdpSocket::bind((Ipv4Addr::LOCALHOST, port)).is_ok())
+        .expect("one of a thousand ports is free")
 }
 
 /// An address where connections are refused as long as the socket lives, which keeps others from

@@ -1,7 +1,7 @@
 //! Players, each by its protocol's own machine: everything that came, as frames.
 
 use std::io::{Cursor, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -25,7 +25,7 @@ use crate::common::origin::post;
 use crate::common::rtc::{Client, OPUS, Options, VP8};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
-use crate::common::{TIMEOUT, eventually, http, websocket};
+use crate::common::{TIMEOUT, eventually, http, port_for_later, websocket};
 
 /// A door out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -211,9 +211,7 @@ fn rtsp(server: &Server, stream: &str, by_udp: bool, is_over: impl Fn() -> bool)
 
 /// Has the stream pushed to another server, and plays it there.
 fn pushed(server: &Server, stream: &str, by: PushedBy, is_over: impl Fn() -> bool) -> Vec<Frame> {
-    let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-    let port = socket.local_addr().expect("its address").port();
-    drop(socket);
+    let port = port_for_later();
     let pull = format!("[[pull]]\nstream = \"{stream}\"\nurl = \"udp://127.0.0.1:{port}\"\n");
     let target = Server::start(if by == PushedBy::Udp { &pull } else { "" });
     let url = match by {
@@ -226,7 +224,11 @@ fn pushed(server: &Server, stream: &str, by: PushedBy, is_over: impl Fn() -> boo
     let body = json!({ "stream": stream, "url": url });
     let added = post(server, "/api/v1/pushes", &body.to_string());
     assert_eq!(added.status, 201, "{}", added.text());
-    rtmp(&target, stream, is_over)
+    let frames = rtmp(&target, stream, is_over);
+    if frames.is_empty() {
+        println!("nothing was played of what is pushed to {url}:\n{}", target.log());
+    }
+    frames
 }
 
 /// What is sent to a viewer, by the server's own way from packets to frames.

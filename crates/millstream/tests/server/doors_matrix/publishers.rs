@@ -24,7 +24,7 @@ use crate::common::rtc::{AUDIO_SSRC, Client, OPUS, Options, VIDEO_SSRC, VP8};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
 use crate::common::udp_relay::UdpRelay;
-use crate::common::{TIMEOUT, eventually};
+use crate::common::{TIMEOUT, eventually, port_for_later};
 
 /// A door in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -56,9 +56,7 @@ impl Publisher {
         if !matches!(self, Self::TsUdp | Self::TsUdpWrongPcr) {
             return (Server::start(&hls), None);
         }
-        let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
-        let port = socket.local_addr().expect("its address").port();
-        drop(socket);
+        let port = port_for_later();
         let pull = format!("[[pull]]\nstream = \"live/film\"\nurl = \"udp://127.0.0.1:{port}\"\n");
         (Server::start(&format!("{hls}{pull}")), Some(port))
     }
