@@ -11,8 +11,15 @@ use crate::peer_clock::PeerClock;
 use crate::sequence::SequenceNumber;
 use crate::wire::{Body, Control, DATAGRAM_BYTES_MAX, MTU, Packet, SocketId, word};
 
-/// Time after which a packet that was not answered is sent again (section 4.3).
+/// Time after which a packet that was not answered is sent again (section 4.3), at most.
 const REPEAT_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The same where the round trip is known, at least. A listener that sends media does so from its answer
+/// on, whether or not that arrives.
+const REPEAT_INTERVAL_MIN: Duration = Duration::from_millis(50);
+
+/// Data packets that are kept until the answer comes.
+const EARLY_PACKETS_MAX: usize = 128;
 
 /// What libsrt says in place of key material whose cipher it does not take.
 const BAD_CRYPTO_MODE: u32 = 5;
@@ -97,6 +104,11 @@ pub struct Caller {
     cookie: Option<u32>,
     started_at: Instant,
     next_at: Instant,
+    /// When the first packet was sent, until it is sent again: an answer may be to either then.
+    asked_at: Option<Instant>,
+    round_trip: Option<Duration>,
+    /// What the listener has sent behind an answer that was lost, or comes later.
+    early: Vec<(Instant, Vec<u8>)>,
 }
 
 impl Caller {
@@ -104,7 +116,16 @@ impl Caller {
     pub fn new(now: Instant, call: Call) -> Self {
         let encryption = call.encryption.as_ref();
         let keys = encryption.map(|(passphrase, length, mode)| Keys::generate(passphrase, *length, *mode));
-        Self { call, keys, cookie: None, started_at: now, next_at: now }
+        Self {
+            call,
+            keys,
+            cookie: None,
+            started_at: now,
+            next_at: now,
+            asked_at: None,
+            round_trip: None,
+            early: Vec::new(),
+        }
     }
 
     /// The number of the socket here.
@@ -126,10 +147,12 @@ impl Caller {
         if now < self.next_at {
             return Ok(None);
         }
-        self.next_at = now + REPEAT_INTERVAL;
+        let repeat = self.round_trip.map_or(REPEAT_INTERVAL, |round_trip| round_trip * 2);
+        self.next_at = now + repeat.clamp(REPEAT_INTERVAL_MIN, REPEAT_INTERVAL);
         let ms = |time: Duration| u16::try_from(time.as_millis()).unwrap_or(u16::MAX);
         let message = self.keys.as_ref().map(Keys::write);
         let is_first = self.cookie.is_none();
+        self.asked_at = (is_first && now == self.started_at).then_some(now);
         let writing = Writing {
             kind: if is_first { Kind::Induction } else { Kind::Conclusion },
             is_first,
@@ -152,13 +175,21 @@ impl Caller {
         Ok(Some(packet.len()))
     }
 
-    /// Takes a datagram of the listener: the connection, when it is the last one. Others than handshakes
-    /// are left out.
+    /// Takes a datagram of the listener: the connection, when it is the last one. Data of the connection
+    /// that is to come is kept for it, and everything else but handshakes left out.
     pub fn handle_packet(&mut self, now: Instant, datagram: &[u8]) -> Result<Option<Connection>, CallError> {
-        let Ok(Packet::Control(Control { timestamp, destination, body: Body::Handshake(handshake) })) =
-            Packet::read(datagram)
-        else {
-            return Ok(None);
+        let (timestamp, destination, handshake) = match Packet::read(datagram) {
+            Ok(Packet::Control(Control { timestamp, destination, body: Body::Handshake(handshake) })) => {
+                (timestamp, destination, handshake)
+            }
+            Ok(Packet::Data(data)) => {
+                let is_ours = data.destination == self.call.socket && self.cookie.is_some();
+                if is_ours && self.early.len() < EARLY_PACKETS_MAX {
+                    self.early.push((now, datagram.to_vec()));
+                }
+                return Ok(None);
+            }
+            _ => return Ok(None),
         };
         if destination != self.call.socket {
             return Ok(None);
@@ -169,6 +200,7 @@ impl Caller {
                     return Err(CallError::Version);
                 }
                 self.cookie = Some(handshake.cookie);
+                self.round_trip = self.asked_at.map(|at| now.saturating_duration_since(at));
                 self.next_at = now;
                 Ok(None)
             }
@@ -215,12 +247,20 @@ impl Caller {
         let ms = |time: Duration| u16::try_from(time.as_millis()).unwrap_or(u16::MAX);
         let receive_ms =
             theirs.send_delay_ms.max(ms(self.call.receive_latency)).min(ms(self.call.latency_max));
+        let early = std::mem::take(&mut self.early);
+        // An answer that was sent again says when the first was sent: the data behind that came sooner.
+        let mut peer_clock = PeerClock::new(now, timestamp);
+        for (at, datagram) in &early {
+            if let Ok(Packet::Data(data)) = Packet::read(datagram) {
+                peer_clock.came_sooner(*at, data.timestamp);
+            }
+        }
         let agreed = Agreed {
             local: self.call.socket,
             peer: handshake.socket,
             send_first: self.call.initial,
             receive_first: handshake.initial,
-            peer_clock: PeerClock::new(now, timestamp),
+            peer_clock,
             receive_latency: Duration::from_millis(receive_ms.into()),
             send_latency: Duration::from_millis(theirs.receive_delay_ms.into()),
             // A listener that says nothing has room for what is common.
@@ -232,7 +272,13 @@ impl Caller {
             keys: self.keys.take(),
             epoch: self.started_at,
             limits: self.call.limits,
+            round_trip: self.round_trip,
         };
-        Ok(Connection::new(now, agreed))
+        let mut connection = Connection::new(now, agreed);
+        for (_, datagram) in early {
+            // What it does not take is counted there.
+            let _ = connection.handle_packet(now, &datagram);
+        }
+        Ok(connection)
     }
 }

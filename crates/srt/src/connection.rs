@@ -188,6 +188,8 @@ pub(crate) struct Agreed {
     /// When this end's timestamps were 0.
     pub(crate) epoch: Instant,
     pub(crate) limits: Limits,
+    /// What the handshake took, where that is known.
+    pub(crate) round_trip: Option<Duration>,
 }
 
 /// Keys of both directions.
@@ -328,6 +330,10 @@ impl Connection {
             window,
             limits.receive_bytes_max,
         );
+        let mut round_trip = RoundTrip::default();
+        if let Some(of_handshake) = agreed.round_trip {
+            round_trip.sample(of_handshake);
+        }
         let encryption = agreed.keys.map(|receiving| {
             let sending = receiving.for_sending();
             let current = sending.first();
@@ -342,7 +348,7 @@ impl Connection {
             receive_latency,
             send_latency,
             payload_max,
-            round_trip: RoundTrip::default(),
+            round_trip,
             receiver,
             sender: Sender::new(now, agreed.send_first, (window, limits.send_bytes_max), agreed.peer_window),
             encryption,

@@ -272,6 +272,8 @@ impl Asked<'_> {
             keys,
             epoch: now,
             limits: accept.limits,
+            // The first packet of the handshake leaves nothing here.
+            round_trip: None,
         };
         Ok((Connection::new(now, agreed), answer))
     }

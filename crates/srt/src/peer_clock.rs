@@ -27,6 +27,14 @@ impl PeerClock {
         Self { anchor: now, last: timestamp, drift_us: 0, samples: 0 }
     }
 
+    /// Another packet, before any is played: of several, the one that was under way for the shortest time
+    /// ties the clocks.
+    pub(crate) fn came_sooner(&mut self, at: Instant, timestamp: u32) {
+        if at < self.moment(timestamp) {
+            (self.anchor, self.last) = (at, timestamp);
+        }
+    }
+
     /// When a packet of this timestamp is to be played. `is_newest`: it is the newest packet, whose
     /// timestamp is the one that others are near to.
     pub(crate) fn play_at(

@@ -107,7 +107,7 @@ fn damaged_handshakes_do_no_harm() {
 fn a_receiver_that_asks_for_everything_all_the_time_gets_each_packet_once_in_a_round_trip() {
     let mut pair = Pair::new(Network::GOOD, 1, &Both::default());
     pair.stream(100, 200);
-    pair.world.loses = Some(|_, packet| packet[0] & 0x80 != 0);
+    pair.world.loses = Some(Box::new(|_, packet| packet[0] & 0x80 != 0));
     let to = pair.sender.local().0.to_be_bytes();
     let before = pair.sender.counters().retransmitted_out;
     for _ in 0..50 {

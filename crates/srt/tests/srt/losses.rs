@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use srt::End;
+use srt::{Connection, End};
 
-use crate::world::{Both, Network, Pair, Side};
+use crate::world::{Both, Network, Pair, Side, World, payload};
 
 /// 190 packets of 1316 bytes: 2 Mbit/s.
 const PER_SECOND: u32 = 190;
@@ -66,11 +66,47 @@ fn what_never_comes_is_given_up_and_the_rest_is_on_time() {
 }
 
 #[test]
+fn a_player_whose_answer_is_lost_has_all_that_is_sent_behind_it_in_time() {
+    for lost in 0..4 {
+        let mut world = World::new(Network::GOOD, 3);
+        let mut answers = 0;
+        world.loses = Some(Box::new(move |to, packet| {
+            let is_answer = to == Side::Caller && packet.starts_with(&[0x80, 0]) && packet.len() > 64;
+            answers += u32::from(is_answer);
+            is_answer && answers <= lost
+        }));
+        let mut sent_at = Vec::new();
+        let mut send = |now, connection: &mut Connection| {
+            let number = sent_at.len() as u32;
+            let due = sent_at.first().copied().unwrap_or(now) + Duration::from_secs(1) * number / PER_SECOND;
+            if due > now {
+                return Some(due);
+            }
+            assert!(connection.send(now, &payload(number)));
+            sent_at.push(now);
+            Some(now)
+        };
+        let (receiver, sender) = world.connect_to(&Both::default(), &mut send).expect("a connection");
+        let mut pair = Pair { world, sends: Side::Listener, sender, receiver, received: Vec::new() };
+        for _ in 0..PER_SECOND {
+            while send(pair.world.now, &mut pair.sender).is_some_and(|due| due <= pair.world.now) {}
+            pair.run_until(pair.world.now + Duration::from_secs(1) / PER_SECOND);
+        }
+        pair.run_until(pair.world.now + Duration::from_secs(1));
+        assert_eq!(pair.numbers(), (0..sent_at.len() as u32).collect::<Vec<_>>(), "{lost} were lost");
+        for ((at, _), sent_at) in pair.received.iter().zip(&sent_at) {
+            let delay = (*at - *sent_at).as_millis();
+            assert!((424..=427).contains(&delay), "{delay} ms, {lost} were lost");
+        }
+    }
+}
+
+#[test]
 fn the_last_packet_is_sent_again_without_being_asked_for() {
     let mut pair = Pair::new(Network::GOOD, 3, &Both::default());
     pair.stream(10, PER_SECOND);
     // It is lost, and nothing comes behind it that would show that.
-    pair.world.loses = Some(|to, packet| to == Side::Listener && packet[0] & 0x80 == 0);
+    pair.world.loses = Some(Box::new(|to, packet| to == Side::Listener && packet[0] & 0x80 == 0));
     assert!(pair.sender.send(pair.world.now, &[10; 1316]));
     pair.run_until(pair.world.now + Duration::from_millis(30));
     pair.world.loses = None;
@@ -120,7 +156,7 @@ fn a_peer_that_stays_silent_behind_a_pause_is_over() {
 fn who_gives_up_says_so_to_a_peer_that_may_still_hear() {
     let mut pair = Pair::new(Network::GOOD, 3, &Both::default());
     // Nothing comes back, all goes out.
-    pair.world.loses = Some(|to, _| to == Side::Caller);
+    pair.world.loses = Some(Box::new(|to, _| to == Side::Caller));
     pair.run_until(pair.world.now + Duration::from_secs(6));
     assert_eq!((pair.sender.end(), pair.receiver.end()), (Some(End::Silent), Some(End::Shutdown)));
 }

@@ -39,6 +39,15 @@ pub(crate) enum Side {
     Listener,
 }
 
+impl Side {
+    pub(crate) fn other(self) -> Self {
+        match self {
+            Self::Caller => Self::Listener,
+            Self::Listener => Self::Caller,
+        }
+    }
+}
+
 /// Numbers that are the same in each run (xorshift).
 #[derive(Debug)]
 pub(crate) struct Random(u64);
@@ -70,7 +79,7 @@ pub(crate) struct World {
     on_the_way: OnTheWay,
     count: u64,
     /// Says which packets are lost besides.
-    pub(crate) loses: Option<fn(Side, &[u8]) -> bool>,
+    pub(crate) loses: Option<Box<dyn FnMut(Side, &[u8]) -> bool>>,
     /// Handshakes to this end say that they are of this version of SRT.
     pub(crate) rewrites: Option<(Side, [u8; 3])>,
     /// What is sent is kept in `kept` as well.
@@ -134,7 +143,7 @@ impl World {
         if self.keeps {
             self.kept.push((to, datagram.to_vec()));
         }
-        if self.loses.is_some_and(|loses| loses(to, datagram)) {
+        if self.loses.as_mut().is_some_and(|loses| loses(to, datagram)) {
             return;
         }
         let mut datagram = datagram.to_vec();
@@ -172,6 +181,16 @@ impl World {
 
     /// Calls until both ends have a connection, or one of them has none.
     pub(crate) fn connect(&mut self, both: &Both) -> Result<(Connection, Connection), CallError> {
+        self.connect_to(both, |_, _| None)
+    }
+
+    /// The same with a listener that sends from its answer on: `send` is called whenever something happens,
+    /// and at the time that it says.
+    pub(crate) fn connect_to(
+        &mut self,
+        both: &Both,
+        mut send: impl FnMut(Instant, &mut Connection) -> Option<Instant>,
+    ) -> Result<(Connection, Connection), CallError> {
         let secret = CookieSecret::new(&[3; 32]);
         let mut caller = Caller::new(self.now, both.call.clone());
         let mut accepted: Option<(Connection, Vec<u8>)> = None;
@@ -209,15 +228,25 @@ impl World {
                     Err(_) => {}
                 }
             }
-            let next = self.next_arrival().into_iter().chain([caller.next_timeout()]).min();
+            let mut next_send = None;
+            if let Some((connection, _)) = &mut accepted {
+                next_send = send(self.now, connection);
+                while let Some(len) = connection.poll_transmit(self.now, &mut out) {
+                    self.send(Side::Caller, &out[..len]);
+                }
+            }
+            let next =
+                [Some(caller.next_timeout()), self.next_arrival(), next_send].into_iter().flatten().min();
             self.now = next.expect("a caller has a deadline").max(self.now);
         }
     }
 }
 
-/// An established pair, of which the caller sends.
+/// An established pair.
 pub(crate) struct Pair {
     pub(crate) world: World,
+    /// Which end the sender is.
+    pub(crate) sends: Side,
     pub(crate) sender: Connection,
     pub(crate) receiver: Connection,
     /// What came out at the receiver, and when.
@@ -225,11 +254,12 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
+    /// One whose caller sends.
     pub(crate) fn new(network: Network, seed: u64, both: &Both) -> Self {
         let mut world = World::new(Network::GOOD, seed);
         let (sender, receiver) = world.connect(both).expect("a connection");
         world.network = network;
-        Self { world, sender, receiver, received: Vec::new() }
+        Self { world, sends: Side::Caller, sender, receiver, received: Vec::new() }
     }
 
     /// Lets time pass.
@@ -238,20 +268,17 @@ impl Pair {
         loop {
             let now = self.world.now;
             while let Some((to, datagram)) = self.world.arrived() {
-                let connection = match to {
-                    Side::Caller => &mut self.sender,
-                    Side::Listener => &mut self.receiver,
-                };
+                let connection = if to == self.sends { &mut self.sender } else { &mut self.receiver };
                 let _ = connection.handle_packet(now, &datagram);
             }
             self.sender.handle_timeout(now);
             self.receiver.handle_timeout(now);
             self.receiver.deliver(now, |payload| self.received.push((now, payload.to_vec())));
             while let Some(len) = self.sender.poll_transmit(now, &mut out) {
-                self.world.send(Side::Listener, &out[..len]);
+                self.world.send(self.sends.other(), &out[..len]);
             }
             while let Some(len) = self.receiver.poll_transmit(now, &mut out) {
-                self.world.send(Side::Caller, &out[..len]);
+                self.world.send(self.sends, &out[..len]);
             }
             let deadlines =
                 [self.world.next_arrival(), self.sender.next_timeout(now), self.receiver.next_timeout(now)];
@@ -270,9 +297,7 @@ impl Pair {
         let start = self.world.now;
         for number in 0..packets {
             self.run_until(start + Duration::from_secs(1) * number / per_second);
-            let mut payload = vec![number as u8; 1316];
-            payload[..4].copy_from_slice(&number.to_be_bytes());
-            assert!(self.sender.send(self.world.now, &payload));
+            assert!(self.sender.send(self.world.now, &payload(number)));
         }
         self.run_until(self.world.now + Duration::from_secs(2));
     }
@@ -288,6 +313,13 @@ impl Pair {
         assert!(numbers.is_sorted_by(|one, next| one < next));
         numbers
     }
+}
+
+/// 1316 bytes that begin with a number.
+pub(crate) fn payload(number: u32) -> Vec<u8> {
+    let mut payload = vec![number as u8; 1316];
+    payload[..4].copy_from_slice(&number.to_be_bytes());
+    payload
 }
 
 /// What a listener that refuses says.
