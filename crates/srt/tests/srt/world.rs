@@ -69,6 +69,9 @@ impl Random {
     }
 }
 
+/// Whether a packet to this end is lost.
+type Loses = Box<dyn FnMut(Side, &[u8]) -> bool>;
+
 /// Packets on their way, by when they arrive.
 type OnTheWay = BinaryHeap<Reverse<(Instant, u64, Side, Vec<u8>)>>;
 
@@ -79,7 +82,7 @@ pub(crate) struct World {
     on_the_way: OnTheWay,
     count: u64,
     /// Says which packets are lost besides.
-    pub(crate) loses: Option<Box<dyn FnMut(Side, &[u8]) -> bool>>,
+    pub(crate) loses: Option<Loses>,
     /// Handshakes to this end say that they are of this version of SRT.
     pub(crate) rewrites: Option<(Side, [u8; 3])>,
     /// What is sent is kept in `kept` as well.
