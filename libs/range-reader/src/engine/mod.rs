@@ -69,8 +69,9 @@ pub(crate) struct Engine<S: Source> {
     /// Where the present run began: what is read in a row since the last seek.
     run_start: u64,
     gaps: Gaps,
-    /// How long the run before it was.
+    /// How long the run before it was, and the one before that.
     last_run: u64,
+    run_before_last: u64,
     /// No byte has been read since the last seek.
     has_sought: bool,
     /// The plan made for this position holds until it is reached.
@@ -127,6 +128,7 @@ impl<S: Source> Engine<S> {
             run_start: 0,
             gaps: Gaps::default(),
             last_run: 0,
+            run_before_last: 0,
             has_sought: false,
             planned_for: None,
             finishing: false,
@@ -191,7 +193,9 @@ impl<S: Source> Engine<S> {
         if position != self.position {
             let run = self.position.saturating_sub(self.run_start);
             self.gaps.note(self.position, position);
-            self.last_run = if run > 0 { run } else { self.last_run };
+            if run > 0 {
+                (self.run_before_last, self.last_run) = (self.last_run, run);
+            }
             (self.position, self.run_start) = (position, position);
             self.has_sought = true;
             self.planned_for = None;

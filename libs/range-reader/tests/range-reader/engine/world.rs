@@ -89,6 +89,8 @@ struct State {
     opened: u64,
     requests: u64,
     connections_open: u64,
+    /// The most that were open at a time.
+    open_most: u64,
     answers_open: u64,
     futures_open: u64,
     several_sent: bool,
@@ -110,6 +112,7 @@ impl World {
             opened: 0,
             requests: 0,
             connections_open: 0,
+            open_most: 0,
             answers_open: 0,
             futures_open: 0,
             several_sent: false,
@@ -158,6 +161,11 @@ impl World {
     /// Connections opened so far.
     pub(crate) fn connections(&self) -> u64 {
         self.lock().opened
+    }
+
+    /// Connections that were open at a time at most.
+    pub(crate) fn open_most(&self) -> u64 {
+        self.lock().open_most
     }
 
     /// Connections, answers and requests that are open.
@@ -238,6 +246,7 @@ impl Source for SimSource {
         if reused.is_none() {
             state.opened += 1;
             state.connections_open += 1;
+            state.open_most = state.open_most.max(state.connections_open);
             self.opened += 1;
         }
         let fails = state.is_down
