@@ -83,6 +83,10 @@ pub(crate) struct Engine<S: Source> {
     /// Consecutive attempts without a new byte.
     tries: u32,
     pause: Option<Pin<Box<Sleep>>>,
+    /// Bytes received when a reader began to wait, and when it has waited for long enough.
+    silence: Option<(u64, Pin<Box<Sleep>>)>,
+    /// Bytes that come before another answer may be cut short, below the limit.
+    cut_bytes: u64,
     /// An error that fails every further read.
     failed: Option<ReadError>,
     /// Reads answered.
@@ -135,6 +139,8 @@ impl<S: Source> Engine<S> {
             prefetch_failed: false,
             tries: 0,
             pause: None,
+            silence: None,
+            cut_bytes: 0,
             failed: None,
             answered: 0,
             handed_since_look: 0,

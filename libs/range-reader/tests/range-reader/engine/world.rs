@@ -68,6 +68,8 @@ pub(crate) struct Habits {
     pub(crate) breaks_after: Option<u64>,
     /// Every n-th request fails before its head.
     pub(crate) fails_every: Option<u64>,
+    /// Takes requests and never answers.
+    pub(crate) is_silent: bool,
     /// Several streams on one connection.
     pub(crate) http2: bool,
 }
@@ -251,6 +253,7 @@ impl Source for SimSource {
         }
         let fails = state.is_down
             || state.habits.fails_every.is_some_and(|every| state.requests.is_multiple_of(every));
+        let is_silent = state.habits.is_silent;
         let connect = if reused.is_none() { state.link.round_trip } else { Duration::ZERO };
         let head_at = Instant::now() + connect + state.link.round_trip;
         let connection = Connection {
@@ -262,6 +265,9 @@ impl Source for SimSource {
         drop(state);
         async move {
             sleep_until(head_at).await;
+            if is_silent {
+                std::future::pending::<()>().await;
+            }
             if fails || connection.world.lock().is_down {
                 return Err(SourceError::Transient { reason: "refused".to_owned(), retry_after: None });
             }
