@@ -49,7 +49,7 @@ pub(crate) struct Engine<S: Source> {
     /// The read list is the caller's; else it is the learner's.
     is_hinted: bool,
     learner: Option<Learner>,
-    /// The list is a guess: requested piece by piece, with misses requested separately.
+    /// The list is a guess: requested batch by batch, with misses requested separately.
     is_guessing: bool,
     /// Requests that have been refused while others were answered, and how many were then.
     refused_beside: (u32, usize),
