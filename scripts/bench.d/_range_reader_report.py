@@ -17,8 +17,9 @@ GOALS = {
     ("millstream", "video_audio"): {"useful_ratio": 1.15, "seconds": 8.0},
     ("millstream", "audio"): {"useful_ratio": 1.6, "seconds": 2.5},
 }
-for client in ("millstream-hints", "millstream"):
-    GOALS[client, "published"] = GOALS[client, "video_audio"]
+GOALS["millstream-hints", "published"] = GOALS["millstream-hints", "video_audio"]
+# Nothing in the file tells where those runs are.
+GOALS["millstream", "published"] = {"gets": 20, "useful_ratio": 1.2, "seconds": 8.0}
 # Elsewhere: as fast as the better of these.
 FLOOR = ("read-through", "reopen")
 COLOURS = {

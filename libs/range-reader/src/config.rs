@@ -23,6 +23,12 @@ pub struct ReaderConfig {
     pub pause: Duration,
     /// Longest pause between attempts, also when a server asks for more. Default 10 s.
     pub pause_max: Duration,
+    /// Time without any byte, over all attempts and pauses, after which a read fails. Default 30 s.
+    pub silence_max: Duration,
+    /// Answers that break off, or end before what was asked, after which a read fails. Default 32.
+    /// Each MiB that comes takes one off, so that servers that never send more than that at once
+    /// can be read.
+    pub cut_answers_max: u32,
     /// Longest file that is read, in bytes. Default: any.
     pub file_bytes_max: Option<u64>,
 }
@@ -38,6 +44,8 @@ impl Default for ReaderConfig {
             tries_max: 5,
             pause: Duration::from_millis(200),
             pause_max: Duration::from_secs(10),
+            silence_max: Duration::from_secs(30),
+            cut_answers_max: 32,
             file_bytes_max: None,
         }
     }

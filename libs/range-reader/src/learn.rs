@@ -162,8 +162,8 @@ impl Learner {
         }
     }
 
-    /// Whether the last prediction was a guess, with margins: better asked for piece by piece, each
-    /// time with what has been learned since, than all at once.
+    /// Whether the last prediction was a guess, with margins, which is made again with what has been
+    /// learned since before more is asked for.
     pub fn is_guess(&self) -> bool {
         self.is_guess
     }

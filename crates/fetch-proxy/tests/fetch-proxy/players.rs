@@ -63,10 +63,7 @@ fn real_players_make_no_more_requests_through_the_proxy() {
             cost.bytes_received,
             bytes.len()
         );
-        // Who plays to the end gets the index once more, which is no longer in memory: a request that the
-        // player alone does not make.
-        let allowed = if name.contains("seek") { alone } else { alone + 1 };
-        assert!(through <= allowed, "{name}: {:?}", behind.heads());
+        assert!(through <= alone, "{name}: {:?}", behind.heads());
         assert_eq!(through as u64, cost.requests, "{name}");
     }
 }

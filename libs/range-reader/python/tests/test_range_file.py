@@ -50,6 +50,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             return
         content = self.server.content
+        if "," in wanted:
+            self.send_parts(wanted.removeprefix("bytes=").split(","))
+            return
         first, last = wanted.removeprefix("bytes=").split("-")
         start, end = int(first), min(int(last or len(content)) + 1, len(content))
         self.send_response(206)
@@ -61,6 +64,20 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(content[start:end])
         except ConnectionError:
             self.close_connection = True
+
+    def send_parts(self, wanted: list[str]) -> None:
+        content, body = self.server.content, b""
+        for part in wanted:
+            start, last = map(int, part.split("-"))
+            body += f"\r\n--sea\r\ncontent-range: bytes {start}-{last}/{len(content)}\r\n\r\n".encode()
+            body += content[start : last + 1]
+        body += b"\r\n--sea--\r\n"
+        self.send_response(206)
+        self.send_header("etag", '"1"')
+        self.send_header("content-type", "multipart/byteranges; boundary=sea")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
         pass

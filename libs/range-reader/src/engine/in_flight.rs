@@ -30,6 +30,8 @@ pub(super) struct InFlightRequest<B> {
     pub(super) keep: Option<Vec<Range<u64>>>,
     /// Several ranges were asked.
     pub(super) several: bool,
+    /// All of it is wanted, in another order than it comes in.
+    pub(super) is_sorted: bool,
     /// Asked because it had been predicted.
     pub(super) is_predicted: bool,
     /// Offset in the file of the next byte of the body.

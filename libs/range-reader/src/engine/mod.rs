@@ -49,7 +49,7 @@ pub(crate) struct Engine<S: Source> {
     /// The read list is the caller's; else it is the learner's.
     is_hinted: bool,
     learner: Option<Learner>,
-    /// The list is a guess: requested piece by piece, with misses requested separately.
+    /// The list is a guess: requested batch by batch, with misses requested separately.
     is_guessing: bool,
     /// Requests that have been refused while others were answered, and how many were then.
     refused_beside: (u32, usize),
@@ -69,8 +69,9 @@ pub(crate) struct Engine<S: Source> {
     /// Where the present run began: what is read in a row since the last seek.
     run_start: u64,
     gaps: Gaps,
-    /// How long the run before it was.
+    /// How long the run before it was, and the one before that.
     last_run: u64,
+    run_before_last: u64,
     /// No byte has been read since the last seek.
     has_sought: bool,
     /// The plan made for this position holds until it is reached.
@@ -82,6 +83,10 @@ pub(crate) struct Engine<S: Source> {
     /// Consecutive attempts without a new byte.
     tries: u32,
     pause: Option<Pin<Box<Sleep>>>,
+    /// Bytes received when a reader began to wait, and when it has waited for long enough.
+    silence: Option<(u64, Pin<Box<Sleep>>)>,
+    /// Bytes that come before another answer may be cut short, below the limit.
+    cut_bytes: u64,
     /// An error that fails every further read.
     failed: Option<ReadError>,
     /// Reads answered.
@@ -127,12 +132,15 @@ impl<S: Source> Engine<S> {
             run_start: 0,
             gaps: Gaps::default(),
             last_run: 0,
+            run_before_last: 0,
             has_sought: false,
             planned_for: None,
             finishing: false,
             prefetch_failed: false,
             tries: 0,
             pause: None,
+            silence: None,
+            cut_bytes: 0,
             failed: None,
             answered: 0,
             handed_since_look: 0,
@@ -191,7 +199,9 @@ impl<S: Source> Engine<S> {
         if position != self.position {
             let run = self.position.saturating_sub(self.run_start);
             self.gaps.note(self.position, position);
-            self.last_run = if run > 0 { run } else { self.last_run };
+            if run > 0 {
+                (self.run_before_last, self.last_run) = (self.last_run, run);
+            }
             (self.position, self.run_start) = (position, position);
             self.has_sought = true;
             self.planned_for = None;

@@ -45,10 +45,11 @@ impl ReadList {
     }
 
     /// Why `part` of a response is kept: what lies before the reader in the file may come after it
-    /// in the list.
+    /// in the list, as far as the list has been asked for.
     pub(super) fn interest(&self, part: &Range<u64>, position: u64) -> Interest {
         let meets = |range: &Range<u64>| range.start < part.end && part.start < range.end;
-        let is_listed = part.end > position || self.upcoming(UPCOMING_MAX).iter().any(meets);
+        let asked = self.next.saturating_sub(self.at).max(UPCOMING_MAX);
+        let is_listed = part.end > position || self.upcoming(asked).iter().any(meets);
         if is_listed { Interest::Listed } else { Interest::Passed }
     }
 
@@ -107,16 +108,19 @@ impl ReadList {
         self.next = self.next.min(self.at);
     }
 
-    /// The next request: what to ask, and what of that is wanted. Empty if there is nothing.
+    /// The next request. Nothing is asked if there is nothing left, or no room for what is left.
     ///
-    /// `have`, ascending, is here or in flight; nothing from `total` on exists.
+    /// `have`, ascending, is here or in flight; nothing from `total` on exists. Ranges are taken in
+    /// the order of reading as long as they ascend. Where they step back sooner than a request
+    /// pays, what fits into `room` is asked for together, in the order of the file.
     pub(super) fn next_request(
         &mut self,
         position: u64,
         have: &[Range<u64>],
         total: u64,
         limits: RequestLimits,
-    ) -> (Vec<Range<u64>>, Vec<Range<u64>>) {
+        room: Room,
+    ) -> ListRequest {
         let clip = |range: &Range<u64>| {
             let start = if range.contains(&position) { position } else { range.start };
             start.min(total)..range.end.min(total)
@@ -130,7 +134,12 @@ impl ReadList {
         self.next = from;
         let to = self.ranges.len().min(from + 2 * limits.ranges_max.max(1) + 64);
         let clipped: Vec<_> = self.ranges[from..to].iter().map(clip).collect();
-        let wanted = ranges::subtract(&clipped, have);
+        let mut wanted = ranges::subtract(&clipped, have);
+        let together = if limits.ranges_max > 1 { fit_together(&wanted, limits, room) } else { Some(0) };
+        let Some(together) = together else { return ListRequest::default() };
+        if together > 0 {
+            wanted = ranges::merge(&wanted[..together], 0);
+        }
         let asked = ranges::next_request(&wanted, limits);
         while self
             .ranges
@@ -141,6 +150,59 @@ impl ReadList {
         }
         let left_out = ranges::subtract(&asked, &ranges::merge(&wanted, 0));
         let keep = ranges::subtract(&asked, &left_out);
-        (asked, keep)
+        ListRequest { asked, keep, is_sorted: together > 0 }
     }
+}
+
+/// A request for parts of the list.
+#[derive(Debug, Default)]
+pub(super) struct ListRequest {
+    /// What to ask for, ascending.
+    pub(super) asked: Vec<Range<u64>>,
+    /// What of that is wanted.
+    pub(super) keep: Vec<Range<u64>>,
+    /// It comes in the order of the file, which is not that of reading.
+    pub(super) is_sorted: bool,
+}
+
+/// How much may be asked for together that is read in another order than it comes in.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Room {
+    /// Bytes that fit into memory.
+    pub(super) bytes: u64,
+    /// With less room than this, it is better to wait until more has been read.
+    pub(super) bytes_min: u64,
+    /// An ascending row of so many bytes is worth a request of its own.
+    pub(super) row_bytes_max: u64,
+}
+
+/// How many of the first of `wanted` are asked for together although they step back; 0 if they
+/// ascend for long enough, `None` if there is too little room now.
+///
+/// A request for each short row would cost a round trip each, and all that is wanted comes sooner
+/// in one response, in whatever order, as long as memory holds it.
+fn fit_together(wanted: &[Range<u64>], limits: RequestLimits, room: Room) -> Option<usize> {
+    let (mut bytes, mut count) = (0, 0);
+    for row in wanted.chunk_by(|one, next| one.start <= next.start) {
+        let row_bytes = ranges::bytes_of(row);
+        if row_bytes > room.row_bytes_max {
+            break;
+        }
+        bytes += row_bytes;
+        count += row.len();
+    }
+    let steps_back = wanted[..count].windows(2).any(|pair| pair[1].start < pair[0].start);
+    if !steps_back {
+        return Some(0);
+    }
+    if bytes > room.bytes && room.bytes < room.bytes_min {
+        return None;
+    }
+    let mut left = room.bytes;
+    let fits = wanted[..count.min(limits.ranges_max)].iter().take_while(|range| {
+        let fits = range.end - range.start <= left;
+        left = left.saturating_sub(range.end - range.start);
+        fits
+    });
+    Some(fits.count())
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::in_flight::{InFlightRequest, OPEN_END, State};
-use super::read_list::UPCOMING_MAX;
+use super::read_list::{ListRequest, Room, UPCOMING_MAX};
 use super::{Engine, Length};
 use crate::learn::{Learner, Misses, PredictionLimits};
 use crate::plan::{self, LinkEstimate, SeekPlan};
@@ -29,21 +29,20 @@ const WINDOW_ROUND_TRIPS_MAX: f64 = 4.0;
 const OPEN_AFTER_BYTES: u64 = 1 << 20;
 /// Requests in flight at a time at most.
 const REQUESTS_MAX: usize = 8;
-/// Of these, for what is guessed or read through. One is left for what is missed then.
+/// Of these, for what is guessed. One is left for what is missed then.
 const GUESSING_REQUESTS_MAX: usize = 3;
-/// So many times what the link brings in a round trip is in flight then. One would do, but that a
-/// connection that was idle for some round trips begins with a small window again (RFC 5681, 4.1).
-/// More would have what is missed wait longer.
+/// The next guess is asked for when less than so many times what the link brings in a round trip is
+/// still to come. One would do, but that a connection that was idle for some round trips begins
+/// with a small window again (RFC 5681, 4.1).
 const IN_FLIGHT_PATHS: f64 = 3.0;
-/// And a request takes so much of it: the less, the later the next one is asked and the better it
-/// is guessed.
-const PIECE_PATHS: f64 = 2.0;
-/// Where a round trip brings less, pieces would be too small: what is guessed is asked for as if it
-/// were known.
+/// Where a round trip brings less, a miss costs little: what is guessed is asked for as if it were
+/// known.
 const GUESSING_PATH_MIN: u64 = 32 << 10;
 /// However near and slow the server: a request is not free on either side.
-const PIECE_BYTES_MIN: u64 = 64 << 10;
 const IN_FLIGHT_BYTES_MIN: u64 = 96 << 10;
+/// An ascending row of hints that is shorter than this is asked for with the next ones, however
+/// near the server seems: what a link brings is known only once it has been asked for much.
+const ROW_BYTES_MIN: u64 = 128 << 10;
 /// After this many refusals of a request while others were answered, no more are sent at the same
 /// time: servers limit connections.
 const REFUSED_BESIDE_MAX: u32 = 2;
@@ -100,7 +99,7 @@ impl<S: Source> Engine<S> {
         let request = &self.requests[index];
         let covers = request.covers(self.position);
         let before = request.bytes_before(self.position);
-        if covers && (before == 0 || self.whole_only) {
+        if covers && (before == 0 || self.whole_only || request.is_sorted) {
             return SeekPlan::Skip;
         }
         if matches!(request.state, State::Opening(_)) && !covers {
@@ -110,8 +109,8 @@ impl<S: Source> Engine<S> {
         let mut link = self.link.estimate(&state, request.bytes_buffered(), request.bytes_left());
         // A response that is still needed is not cancelled.
         let is_free = state.connections_open > self.requests.len() as u64
-            || self.requests_pieces() && self.at_once() > self.requests.len();
-        let goes_on = self.requests_pieces() || request.brings_any(self.read_list.upcoming(UPCOMING_MAX));
+            || self.is_guessing && self.at_once() > self.requests.len();
+        let goes_on = self.is_guessing || request.brings_any(self.read_list.upcoming(UPCOMING_MAX));
         link.cancels_cheaply |= is_free && goes_on;
         // Distances in the response, not in the file: between its parts nothing is sent.
         let target = if covers {
@@ -152,14 +151,20 @@ impl<S: Source> Engine<S> {
     /// list, then the last ones.
     fn make_room_for_request(&mut self, at_once: usize) {
         let wanted = self.read_list.upcoming(UPCOMING_MAX);
-        // What is asked in pieces is short, most of it will be read, and its connection is of use.
-        let (requests_pieces, short) = (self.requests_pieces(), self.in_flight_max());
-        let is_piece = |request: &InFlightRequest<S::Body>| {
-            requests_pieces && request.bytes_left().is_some_and(|left| left <= short)
+        // Most of what is guessed will be read. Short responses are on their way whatever is done,
+        // and their connections, which would be lost with them, are of use.
+        let short = match self.source.state().can_reset {
+            _ if self.is_guessing => self.in_flight_max(),
+            true => 0,
+            false => self.paths(1.0),
         };
-        let (kept, useless): (Vec<_>, Vec<_>) =
-            self.requests.drain(..).partition(|request| request.brings_any(wanted) || is_piece(request));
+        let is_short =
+            |request: &InFlightRequest<S::Body>| request.bytes_left().is_some_and(|left| left <= short);
+        let (kept, others): (Vec<_>, Vec<_>) =
+            self.requests.drain(..).partition(|request| request.brings_any(wanted));
+        let (on_their_way, useless): (Vec<_>, Vec<_>) = others.into_iter().partition(is_short);
         self.requests = kept;
+        self.requests.extend(on_their_way);
         let too_many = self.requests.len().saturating_sub(at_once - 1);
         let last = self.requests.split_off(self.requests.len() - too_many);
         useless.into_iter().chain(last).for_each(|request| self.cancel(request));
@@ -227,15 +232,13 @@ impl<S: Source> Engine<S> {
                 }
                 continue;
             }
-            if self.reads_through() {
-                if !self.request_piece() {
-                    break;
-                }
-                continue;
-            }
             let end = self.store.end_of_row(self.position);
             let read = self.position - self.run_start;
-            let goes_on = read > 0 && end - self.position <= read / 2 && end < self.end();
+            // Where the last run ended, this one may: what is asked beyond that before it is read
+            // is mostly given up.
+            let may_end = self.run_start.saturating_add(self.last_run);
+            let is_within = self.seeks == 0 || end < may_end || self.position > may_end;
+            let goes_on = read > 0 && is_within && end - self.position <= read / 2 && end < self.end();
             if self.is_hinted || !goes_on || !self.requests.is_empty() {
                 break;
             }
@@ -261,7 +264,7 @@ impl<S: Source> Engine<S> {
             .iter()
             .map(|request| request.bytes_left().unwrap_or(OPEN_END))
             .fold(0, u64::saturating_add);
-        if self.requests_pieces() {
+        if self.is_guessing {
             return self.requests.len() < GUESSING_REQUESTS_MAX && left < self.in_flight_max();
         }
         if self.requests.len() >= self.at_once().min(REQUESTS_MAX) {
@@ -285,15 +288,23 @@ impl<S: Source> Engine<S> {
         let state = self.source.state();
         let several = self.takes_several(&state);
         let link = self.link.estimate(&state, 0, Some(0));
-        let piece = self.paths(PIECE_PATHS).max(PIECE_BYTES_MIN);
         let limits = RequestLimits {
             ranges_max: if several { self.config.ranges_per_request_max.min(ranges_max) } else { 1 },
-            bytes_max: if self.is_guessing { piece } else { OPEN_END },
+            bytes_max: OPEN_END,
             field_bytes_max: FIELD_BYTES_MAX,
             gap_bytes_max: plan::gap_worth_receiving(link, several, self.at_once()),
         };
         let have = self.have();
-        let (asked, keep) = self.read_list.next_request(self.position, &have, self.end(), limits);
+        let window = self.config.window_bytes as u64;
+        // What is missing is asked for however little room there is.
+        let is_missing = !have.iter().any(|range| range.contains(&self.position));
+        let room = Room {
+            bytes: window.saturating_sub(self.store.ahead(self.position)),
+            bytes_min: if is_missing { 0 } else { window / 2 },
+            row_bytes_max: self.paths(1.0).max(ROW_BYTES_MIN),
+        };
+        let ListRequest { asked, keep, is_sorted } =
+            self.read_list.next_request(self.position, &have, self.end(), limits, room);
         if asked.is_empty() {
             return false;
         }
@@ -301,6 +312,7 @@ impl<S: Source> Engine<S> {
             learner.note_requested(&asked);
         }
         self.ask(asked, Some(keep), !self.is_hinted);
+        self.requests.last_mut().expect("it has just been sent").is_sorted = is_sorted;
         true
     }
 
@@ -323,11 +335,6 @@ impl<S: Source> Engine<S> {
         self.source.state().requests_at_once.min(most).max(1)
     }
 
-    /// Pieces are asked ahead of each other, of what is guessed or of everything.
-    fn requests_pieces(&self) -> bool {
-        self.is_guessing || self.reads_through()
-    }
-
     /// Bytes of pieces that are in flight.
     fn in_flight_max(&self) -> u64 {
         self.paths(IN_FLIGHT_PATHS).max(IN_FLIGHT_BYTES_MIN)
@@ -342,32 +349,20 @@ impl<S: Source> Engine<S> {
         self.gaps.are_shorter_than(self.link.peak_bytes_per_second() * GAP_WORTH_A_REQUEST.as_secs_f64())
     }
 
-    /// Gaps pass faster than a request takes, and a pattern may still emerge: pieces are requested
-    /// ahead, as many as the link needs, so that no response has to be abandoned once it is known.
+    /// Gaps pass faster than a request takes, and a pattern may still emerge: they are received in
+    /// one response without end, which is given up once there is a guess. Asking for pieces would
+    /// spare its connection, at the cost of eleven requests where it was measured.
     fn reads_through(&self) -> bool {
         let may_guess = self.learner.as_ref().is_some_and(Learner::may_guess);
         !self.is_hinted && may_guess && self.gaps.are_shorter_than(self.link.path_bytes())
     }
 
-    /// Asks for what follows what has been asked for, gaps and all. False at the end of the file.
-    fn request_piece(&mut self) -> bool {
-        let have = self.have();
-        let from =
-            have.iter().find(|range| range.contains(&self.position)).map_or(self.position, |range| range.end);
-        let next = have.iter().map(|range| range.start).find(|&start| start > from);
-        let piece = self.paths(1.0).max(PIECE_BYTES_MIN);
-        let end = from.saturating_add(piece).min(next.unwrap_or(self.end()));
-        if from < end {
-            self.ask(iter::once(from..end).collect(), None, false);
-        }
-        from < end
-    }
-
     /// Asks for the next piece of a run.
     ///
-    /// The first is small, or as large as the last run was. A run that continues is requested in
-    /// pieces as long as it is already, so that a seek wastes at most half of what was received;
-    /// but larger before the first seek, and to the end of the file if the gaps so far pass faster
+    /// The first is small, or as large as the last run was, and no longer unless the one before it
+    /// was as long. A run that continues is requested in pieces as long as it is already, so that a
+    /// seek wastes at most half of what was received, but to where the last run ended at first; and
+    /// larger before the first seek, and to the end of the file if the gaps so far pass faster
     /// than a request takes.
     fn request_window(&mut self, from: u64, demand: u64) {
         let run = from - self.run_start.min(from);
@@ -375,17 +370,23 @@ impl<S: Source> Engine<S> {
         let path_bytes = link.bytes_per_second * link.time_to_first_byte.as_secs_f64();
         let size = match run {
             _ if !self.requests.is_empty() => demand,
-            0 => self.last_run.clamp(FIRST_WINDOW_BYTES, FIRST_WINDOW_BYTES_MAX),
+            0 => self
+                .last_run
+                .clamp(FIRST_WINDOW_BYTES, FIRST_WINDOW_BYTES_MAX)
+                .max(self.last_run.min(self.run_before_last).min(OPEN_AFTER_BYTES)),
             _ if self.seeks == 0 => run.saturating_mul(WINDOW_GROWTH),
+            _ if run < self.last_run => run.min(self.last_run - run).max(FIRST_WINDOW_BYTES),
+            // A little longer than the last run: it may end at any time.
+            _ if run < 2 * self.last_run => (run / 4).max(FIRST_WINDOW_BYTES),
             _ => run.max(FIRST_WINDOW_BYTES),
         };
-        let reads_through = self.reads_through() && self.requests.is_empty();
-        let size = if reads_through { size.max(path_bytes as u64) } else { size }.max(demand);
+        let size = size.max(demand);
         let is_long = run > 0 && size as f64 > path_bytes * WINDOW_ROUND_TRIPS_MAX;
         // Where a gap and a request take about as long, the request is better, for it spares the
         // bytes.
         let gap_max = if self.gaps_come_at_once() { path_bytes } else { path_bytes / 2.0 };
-        let is_open = !reads_through && self.gaps.are_shorter_than(gap_max)
+        let is_open = self.reads_through()
+            || self.gaps.are_shorter_than(gap_max)
             || is_long && (self.seeks == 0 || run > OPEN_AFTER_BYTES);
         let wanted_end =
             if is_open && self.requests.is_empty() { OPEN_END } else { from.saturating_add(size) };
@@ -422,6 +423,7 @@ impl<S: Source> Engine<S> {
         self.requests.push(InFlightRequest {
             state: State::Opening(Box::pin(self.source.open(request))),
             several: asked.len() > 1,
+            is_sorted: false,
             outstanding: asked,
             keep,
             is_predicted,

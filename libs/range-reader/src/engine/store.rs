@@ -8,6 +8,8 @@
 use std::collections::VecDeque;
 use std::ops::Range;
 
+use super::read_list::UPCOMING_MAX;
+
 /// Bytes of a piece at most.
 const PIECE_BYTES: usize = 64 << 10;
 /// Emptied pieces kept for the next bytes.
@@ -186,7 +188,7 @@ impl Store {
     }
 
     /// Evicts what exceeds the limits, with the reader at `position`: first what was read longest
-    /// ago, then the farthest of what is ahead: by its `turn` in the read list, and what is not in
+    /// ago, and last of that what the read list has ahead of the reader once more; then the farthest of what is ahead: by its `turn` in the read list, and what is not in
     /// the list by its place in the file, before all that is.
     pub(super) fn trim(&mut self, position: u64, turn: impl Fn(&Range<u64>) -> usize) {
         if self.bytes <= self.look_back_bytes.min(self.window_bytes) {
@@ -200,7 +202,14 @@ impl Store {
         while behind > self.look_back_bytes {
             let oldest = (0..self.pieces.len())
                 .filter(|&index| self.pieces[index].is_behind(position))
-                .min_by_key(|&index| self.pieces[index].touched);
+                .min_by_key(|&index| {
+                    let piece = &self.pieces[index];
+                    // What was read and will be read again was left out of requests.
+                    let is_awaited = piece.interest == Interest::Listed
+                        && piece.start > position
+                        && turn(&piece.range()) < UPCOMING_MAX;
+                    (is_awaited, piece.touched)
+                });
             let Some(index) = oldest else { break };
             behind -= self.pieces[index].cost();
             self.evict(index, position);

@@ -23,6 +23,12 @@ const PAUSE_DOUBLINGS_MAX: u32 = 16;
 /// connection.
 const AT_ONCE_BYTES: u64 = 64 << 10;
 
+/// So many bytes make up for an answer that is cut short.
+const CUT_WORTH_BYTES: u64 = 1 << 20;
+
+/// A timer that is looked at so much later was not waited for.
+const LATE: Duration = Duration::from_secs(1);
+
 /// The result of polling one request.
 enum Polled {
     /// More will come.
@@ -46,14 +52,20 @@ impl<S: Source> Engine<S> {
         loop {
             let result = self.drive(context);
             if self.store.contains(self.position) {
+                self.silence = None;
                 self.look_ahead();
                 return Poll::Ready(Ok(()));
             }
-            result?;
+            if let Err(error) = result {
+                return Poll::Ready(self.give_up(error));
+            }
             if self.is_at_end() {
                 return Poll::Ready(Ok(()));
             }
             if !self.schedule(demand) && !self.look_ahead() {
+                if self.has_waited_enough(context) {
+                    return Poll::Ready(self.give_up(self.silent()));
+                }
                 ready!(self.poll_pause(context));
             }
         }
@@ -62,14 +74,59 @@ impl<S: Source> Engine<S> {
     /// Waits until a response has reported the length of the file.
     pub(super) fn poll_head(&mut self, context: &mut Context<'_>) -> Poll<Result<(), ReadError>> {
         loop {
-            self.drive(context)?;
+            if let Err(error) = self.drive(context) {
+                return Poll::Ready(self.give_up(error));
+            }
             if self.length != Length::Unknown {
+                self.silence = None;
                 return Poll::Ready(Ok(()));
             }
             if !self.requests.is_empty() || !self.schedule(1) {
+                if self.has_waited_enough(context) {
+                    return Poll::Ready(self.give_up(self.silent()));
+                }
                 ready!(self.poll_pause(context));
             }
         }
+    }
+
+    /// A read fails; the next one starts with as many attempts and as much time.
+    fn give_up(&mut self, error: ReadError) -> Result<(), ReadError> {
+        (self.silence, self.cut_bytes, self.tries) = (None, 0, 0);
+        Err(error)
+    }
+
+    /// Whether nothing at all has come for as long as a read waits. What is in flight is given up
+    /// then.
+    fn has_waited_enough(&mut self, context: &mut Context<'_>) -> bool {
+        let (received, silence_max) = (self.bytes_received, self.config.silence_max);
+        let begin = || (received, Box::pin(sleep(silence_max)));
+        let (known, enough) = self.silence.get_or_insert_with(begin);
+        // Much later than it was to be woken: nobody has waited meanwhile.
+        let is_late = Instant::now() > enough.deadline() + LATE;
+        if *known != received || is_late {
+            (*known, *enough) = begin();
+        }
+        if enough.as_mut().poll(context).is_pending() {
+            return false;
+        }
+        mem::take(&mut self.requests).into_iter().for_each(|request| self.cancel(request));
+        (self.finishing, self.planned_for, self.pause) = (false, None, None);
+        true
+    }
+
+    fn silent(&self) -> ReadError {
+        let reason = format!("nothing came for {} s", self.config.silence_max.as_secs_f64());
+        ReadError::Source(SourceError::Transient { reason, retry_after: None })
+    }
+
+    /// An answer has ended before what was asked of it.
+    fn note_cut(&mut self) {
+        self.cut_bytes = self.cut_bytes.saturating_add(CUT_WORTH_BYTES);
+    }
+
+    fn cuts_too_much(&self) -> bool {
+        self.cut_bytes > u64::from(self.config.cut_answers_max).saturating_mul(CUT_WORTH_BYTES)
     }
 
     /// Takes what has arrived, without waiting, and requests what comes next.
@@ -115,7 +172,12 @@ impl<S: Source> Engine<S> {
                 Err(error) => failure = Some(error),
             }
         }
-        self.link.resume(Instant::now(), self.bytes_received - before);
+        let received = self.bytes_received - before;
+        self.cut_bytes = self.cut_bytes.saturating_sub(received);
+        if self.cuts_too_much() {
+            failure = Some(ReadError::Truncated);
+        }
+        self.link.resume(Instant::now(), received);
         failure.map_or(Ok(()), Err)
     }
 
@@ -275,6 +337,7 @@ impl<S: Source> Engine<S> {
         }
         self.one_range_only |= request.several;
         if request.new_bytes > 0 {
+            self.note_cut();
             return Ok(());
         }
         Err(SourceError::Transient {
@@ -289,6 +352,9 @@ impl<S: Source> Engine<S> {
         match error {
             SourceError::Transient { reason, retry_after } => {
                 self.retries += 1;
+                if request.has_begun {
+                    self.note_cut();
+                }
                 if !request.has_begun && !self.requests.is_empty() {
                     let (count, fewest) = self.refused_beside;
                     self.refused_beside = (count + 1, fewest.min(self.requests.len()));

@@ -15,7 +15,7 @@ use http::header::{HeaderMap, HeaderValue, RANGE};
 use hyper::body::Incoming;
 use url::Url;
 
-use super::connection::{Connection, RequestError};
+use super::connection::{Connection, Open, RequestError};
 use super::pool::{Origin, Pool};
 use super::request::{Form, check_fields, head_bytes, request};
 pub use super::response_body::ResponseBody;
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     pub(crate) tls: OnceLock<tls::Connector>,
     pub(crate) requests: AtomicU64,
     pub(crate) connections: AtomicU64,
-    pub(crate) open: Arc<AtomicU64>,
+    pub(crate) open: Arc<Open>,
     pub(crate) bytes_received: AtomicU64,
     pub(crate) newest: Mutex<Newest>,
 }
@@ -84,14 +84,15 @@ impl Client {
     /// [`Permanent::Setup`] if a header field is one that the client sets itself.
     pub fn new(config: HttpConfig) -> Result<Self, SourceError> {
         check_fields(&config.headers)?;
+        let open = Arc::<Open>::default();
         Ok(Self {
             inner: Arc::new(Inner {
-                pool: Pool::new(config.connections_max),
+                pool: Pool::new(config.connections_max, Arc::clone(&open)),
                 config,
                 tls: OnceLock::new(),
                 requests: AtomicU64::new(0),
                 connections: AtomicU64::new(0),
-                open: Arc::default(),
+                open,
                 bytes_received: AtomicU64::new(0),
                 newest: Mutex::default(),
             }),
@@ -176,7 +177,7 @@ impl Client {
         ClientCounts {
             requests: load(&self.inner.requests),
             connections: load(&self.inner.connections),
-            connections_open: load(&self.inner.open),
+            connections_open: self.inner.open.count(),
             bytes_received: load(&self.inner.bytes_received),
         }
     }
@@ -197,10 +198,7 @@ impl Inner {
     ) -> Result<HttpResponse, SourceError> {
         let origin = Origin::of(url)?;
         loop {
-            let (mut connection, is_reused) = match self.pool.take(&origin) {
-                Some(connection) => (connection, true),
-                None => (self.connect(&origin).await?, false),
-            };
+            let (mut connection, is_reused) = self.connection(&origin).await?;
             let request = request(url, fields, always, self.form(&origin, &connection))?;
             self.requests.fetch_add(1, Ordering::Relaxed);
             let read_before = connection.link().read_bytes();

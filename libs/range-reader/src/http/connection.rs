@@ -17,6 +17,7 @@ use http_body_util::Empty;
 use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use tokio::sync::Notify;
 
 use super::link::{Link, Metered};
 use super::shared::Shared;
@@ -161,17 +162,32 @@ fn poll_drive(driver: &mut (impl Future + Unpin), has_ended: &mut bool, context:
 
 /// One open connection in a count of them.
 #[derive(Debug)]
-pub(crate) struct OpenCount(Arc<AtomicU64>);
+pub(crate) struct OpenCount(Arc<Open>);
 
 impl OpenCount {
-    pub(crate) fn new(count: &Arc<AtomicU64>) -> Self {
-        count.fetch_add(1, Ordering::Relaxed);
-        Self(Arc::clone(count))
+    pub(crate) fn new(open: &Arc<Open>) -> Self {
+        open.count.fetch_add(1, Ordering::Relaxed);
+        Self(Arc::clone(open))
     }
 }
 
 impl Drop for OpenCount {
     fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
+        self.0.count.fetch_sub(1, Ordering::Relaxed);
+        self.0.freed.notify_waiters();
+    }
+}
+
+/// The connections of a client that are open.
+#[derive(Debug, Default)]
+pub(crate) struct Open {
+    count: AtomicU64,
+    /// One has been closed, or is idle now.
+    pub(crate) freed: Notify,
+}
+
+impl Open {
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
     }
 }

@@ -1,5 +1,6 @@
 //! Opening connections for a client: TCP, a proxy, TLS, and HTTP on top.
 
+use std::pin::pin;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
@@ -14,17 +15,44 @@ use super::link::{Link, Transport};
 use super::pool::Origin;
 use super::shared::Shared;
 use super::{connect, proxy, redirect, tls};
-use crate::error::{Permanent, SourceError};
+use crate::error::SourceError;
 
 impl Inner {
-    /// A new connection to `origin`, within the time and the number that are allowed.
-    pub(crate) async fn connect(&self, origin: &Origin) -> Result<Connection, SourceError> {
-        // What is open is in use or idle; idle ones make room.
-        while self.open.load(Ordering::Relaxed) >= self.config.connections_max as u64 {
-            if !self.pool.drop_oldest() {
-                return Err(SourceError::Permanent(Permanent::Limit("connections at a time")));
+    /// A connection to `origin` for a request: an idle one, or a new one within the number that is
+    /// allowed; whether it was idle.
+    ///
+    /// Where all are in use it waits until one is idle or closed, as long as for a connection to be
+    /// opened: a reader never fails for its own limit.
+    pub(crate) async fn connection(&self, origin: &Origin) -> Result<(Connection, bool), SourceError> {
+        let waiting = async {
+            loop {
+                // Asks for a wake-up before it looks, so that none is missed.
+                let mut freed = pin!(self.open.freed.notified());
+                freed.as_mut().enable();
+                if let Some(connection) = self.pool.take(origin) {
+                    return Some(connection);
+                }
+                // What is open is in use or idle; idle ones make room.
+                if self.open.count() < self.config.connections_max.max(1) as u64 {
+                    return None;
+                }
+                if !self.pool.drop_oldest() {
+                    freed.await;
+                }
             }
+        };
+        match tokio::time::timeout(self.config.connect_timeout, waiting).await {
+            Ok(Some(connection)) => Ok((connection, true)),
+            Ok(None) => self.connect(origin).await.map(|connection| (connection, false)),
+            Err(_) => Err(SourceError::transient(format!(
+                "{}:{}: none of {} connections became free in time",
+                origin.host, origin.port, self.config.connections_max
+            ))),
         }
+    }
+
+    /// A new connection to `origin`, within the time that is allowed.
+    async fn connect(&self, origin: &Origin) -> Result<Connection, SourceError> {
         let started = Instant::now();
         let opening = tokio::time::timeout(self.config.connect_timeout, self.open(origin));
         let connection = opening.await.unwrap_or_else(|_| {

@@ -9,7 +9,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use url::Url;
 
-use super::connection::{Connection, Single};
+use super::connection::{Connection, Open, Single};
 use super::shared::Shared;
 use crate::error::{Permanent, SourceError};
 
@@ -41,6 +41,7 @@ impl Origin {
 pub(crate) struct Pool {
     idle: Mutex<Vec<Idle>>,
     idle_max: usize,
+    open: Arc<Open>,
 }
 
 #[derive(Debug)]
@@ -52,8 +53,8 @@ struct Idle {
 
 impl Pool {
     /// Keeps `idle_max` connections; the oldest one makes room for another.
-    pub(crate) fn new(idle_max: usize) -> Self {
-        Self { idle: Mutex::default(), idle_max: idle_max.max(1) }
+    pub(crate) fn new(idle_max: usize, open: Arc<Open>) -> Self {
+        Self { idle: Mutex::default(), idle_max: idle_max.max(1), open }
     }
 
     /// A connection to `origin` that can take a request, as far as this side knows.
@@ -107,6 +108,7 @@ impl Pool {
         idle.push(Idle { origin: origin.clone(), connection, since: Instant::now() });
         drop(idle);
         drop(dropped);
+        self.open.freed.notify_waiters();
     }
 
     /// The newest one to `origin`; those that are too old are dropped.

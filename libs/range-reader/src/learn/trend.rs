@@ -12,8 +12,9 @@ use std::ops::Range;
 
 use super::runs::Runs;
 
-/// Runs expected at a time.
-pub(super) const AHEAD_MAX: usize = 12;
+/// Runs expected at a time, and no more than half of those known: farther ahead a line says little.
+/// Each batch is a request, and one more is needed for each miss.
+pub(super) const AHEAD_MAX: usize = 32;
 
 /// Fewer are not worth expecting: the next question would have to wait for the response to this
 /// one.
@@ -34,11 +35,11 @@ const LENGTHS: usize = 8;
 
 /// Expecting runs must cost this share at most of reading the gaps through, or of asking for each
 /// run when it is read; the rest is for what is not reckoned with.
-const SPARED_SHARE_MAX: f64 = 0.75;
+const SPARED_SHARE_MAX: f64 = 0.6;
 
 /// A miss that is hidden costs this part of its round trip all the same: those that come too close
 /// upon each other, and those near the end, where nothing else comes.
-const HIDDEN_MISS_DIVISOR: f64 = 4.0;
+const HIDDEN_MISS_DIVISOR: f64 = 2.5;
 
 /// A batch as a whole costs about as much as so many misses.
 const BATCH_MISSES: f64 = 1.0;
@@ -47,10 +48,9 @@ const BATCH_MISSES: f64 = 1.0;
 /// pattern.
 const MARGIN_MAX: f64 = 3.0;
 
-/// And so many at least where misses are hidden: with them a third of the runs still wants a byte
-/// that has not been asked for, which is about as often as a reader can wait for one and keep up
-/// with the link.
-const MARGIN_MIN: f64 = 1.2;
+/// And so many at least where misses are hidden: with them one run in seven still wants a byte that
+/// has not been asked for, at the cost of a request.
+const MARGIN_MIN: f64 = 1.8;
 
 /// A run may be expected, margins included, to be so many times as long as the longest of late.
 const LENGTH_FACTOR_MAX: f64 = 4.0;
@@ -112,7 +112,7 @@ pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize, costs: Costs) 
     expected.push(position..whole(end).max(position));
     let mut cost = costs.miss_bytes * BATCH_MISSES;
     let mut worth = 1;
-    for ahead in 1..runs_max.min(AHEAD_MAX) {
+    for ahead in 1..runs_max.min(AHEAD_MAX).min((history.ends.len() / 2).max(LINE_MIN)) {
         let start = Guess::of(&history.starts, ahead);
         let end = Guess::of(&history.ends, ahead + 1);
         let Some((start, end)) = start.zip(end) else { break };
@@ -120,7 +120,12 @@ pub(super) fn expect(runs: &Runs, position: u64, runs_max: usize, costs: Costs) 
         if last - first > history.longest * LENGTH_FACTOR_MAX {
             break;
         }
-        cost += start.cost(costs) + end.cost(costs);
+        let own = start.cost(costs) + end.cost(costs);
+        // What wanders off is guessed the worse the farther ahead it is.
+        if own > spared * SPARED_SHARE_MAX {
+            break;
+        }
+        cost += own;
         let previous = expected.last().map_or(position, |last| last.end);
         let first = whole(first).max(previous);
         expected.push(first..whole(last).max(first));
@@ -271,14 +276,15 @@ mod tests {
             runs.note(read.clone());
         }
         let position = runs.present().start;
-        expect(&runs, position, 100, Costs::waited(16_000.0))
+        expect(&runs, position, 12, Costs::waited(16_000.0))
     }
 
     #[test]
     fn an_even_pace_is_continued_to_the_byte() {
-        let runs = steady(30, 0);
-        assert_eq!(expected_after(&runs[..18]), runs[17..17 + AHEAD_MAX]);
-        assert_eq!(expected_after(&runs[..5]), runs[4..4 + AHEAD_MAX]);
+        let runs = steady(40, 0);
+        assert_eq!(expected_after(&runs[..25]), runs[24..36]);
+        assert_eq!(expected_after(&runs[..9]), runs[8..12]);
+        assert_eq!(expected_after(&runs[..5]), runs[4..8]);
     }
 
     #[test]
@@ -286,7 +292,7 @@ mod tests {
         let runs: Vec<_> = (0..40_u64)
             .map(|n| n * 50_000 + (n & 1) * 9000..n * 50_000 + 20_000 + (n & 1) * 15_000)
             .collect();
-        assert_eq!(expected_after(&runs[..25]), runs[24..24 + AHEAD_MAX]);
+        assert_eq!(expected_after(&runs[..25]), runs[24..36]);
     }
 
     #[test]
@@ -295,13 +301,13 @@ mod tests {
         let (mut missing, mut surplus) = (0, 0);
         for present in 30..110 {
             let expected = expected_after(&runs[..=present]);
-            assert_eq!(expected.len(), AHEAD_MAX, "run {present}");
+            assert_eq!(expected.len(), 12, "run {present}");
             for (expected, run) in expected.iter().zip(&runs[present..]).skip(1) {
                 missing += expected.start.saturating_sub(run.start) + run.end.saturating_sub(expected.end);
                 surplus += run.start.saturating_sub(expected.start) + expected.end.saturating_sub(run.end);
             }
         }
-        let runs_compared = 80 * (AHEAD_MAX as u64 - 1);
+        let runs_compared = 80 * 11;
         assert!(missing / runs_compared < 1500, "missing {missing}");
         assert!(surplus / runs_compared < 9000, "surplus {surplus}");
     }

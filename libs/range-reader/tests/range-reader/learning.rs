@@ -93,8 +93,10 @@ fn a_pace_is_learned_where_no_table_fits() {
     let limits = PredictionLimits { ranges_max: 200, bytes_max: 2 << 20, file_end: film.bytes.len() as u64 };
     let replay = Replay::of(&mut learner, &reads[2..], &film.bytes, limits);
     let wasted_bytes = replay.fetched - replay.fetched_and_used + replay.skipped;
-    // Reading the gaps through would be 0.6 of what is used.
-    assert!(wasted_bytes * 3 < replay.used, "{replay:?}");
+    // Reading the gaps through would be 0.6 of what is used. Here runs wander off, and batches are
+    // long for the sake of few requests.
+    assert!(wasted_bytes * 100 < replay.used * 45, "{replay:?}");
+    assert!(replay.batches <= 25, "{replay:?}");
 }
 
 #[test]

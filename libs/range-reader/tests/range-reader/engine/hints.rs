@@ -166,3 +166,23 @@ async fn wrong_hints_cost_nothing_with_a_server_that_sends_the_whole_file() {
     assert!(all == file);
     assert_eq!(world.requests(), 1, "{:?}", world.log());
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_read_and_is_hinted_again_is_not_asked_for_twice() {
+    // A player reads the index at the end, then everything from the start on.
+    let file = file_of(3_000_000);
+    let world = World::new(file.clone(), Link::COUNTRY, Habits::default());
+    let config = ReaderConfig { several_ranges: false, ..ReaderConfig::default() };
+    let mut reader = AsyncRangeReader::with_source(world.source(), config);
+    let mut index = vec![0; 40_000];
+    reader.seek(SeekFrom::Start(2_960_000)).await.unwrap();
+    reader.will_need([2_960_000..u64::MAX]);
+    reader.read_exact(&mut index).await.unwrap();
+    reader.seek(SeekFrom::Start(0)).await.unwrap();
+    reader.will_need([0..u64::MAX]);
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).await.unwrap();
+    assert!(all == file);
+    assert_eq!(world.requests(), 2, "{:?}", world.log());
+    assert_eq!(reader.counters().bytes_received, 3_000_000);
+}

@@ -78,6 +78,7 @@ pub(crate) fn habits() -> impl Strategy<Value = Habits> {
                 // read.
                 breaks_after: breaks_after.filter(|_| !(lies[0] && lies[1])),
                 fails_every,
+                is_silent: false,
                 http2,
             }
         },
@@ -92,6 +93,7 @@ pub(crate) fn config() -> impl Strategy<Value = ReaderConfig> {
             ranges_per_request_max,
             several_ranges,
             learn,
+            cut_answers_max: u32::MAX,
             ..ReaderConfig::default()
         },
     )
@@ -214,6 +216,7 @@ async fn what_was_asked_ahead_may_fail_more_often_than_a_read() {
         learn: false,
         ranges_per_request_max: 1,
         several_ranges: false,
+        cut_answers_max: u32::MAX,
         ..ReaderConfig::default()
     };
     let compared = tokio::time::timeout(MONTH, compare(steps, habits, config, Link::COUNTRY));

@@ -4,6 +4,7 @@ mod dropped_anywhere;
 mod guesses;
 mod hints;
 mod like_a_local_file;
+mod patterns;
 mod seeks;
 mod server_gone;
 mod slow_reader;

@@ -61,6 +61,53 @@ async fn a_server_that_gives_a_byte_a_connection_is_not_flooded() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_server_that_says_nothing_is_given_up_in_the_time_that_is_documented() {
+    let file = file_of(100_000);
+    let habits = Habits { is_silent: true, ..Habits::default() };
+    let world = World::new(file, Link::COUNTRY, habits);
+    let mut reader = AsyncRangeReader::with_source(world.source(), ReaderConfig::default());
+    for has_hints in [false, true] {
+        if has_hints {
+            reader.will_need([0..1000, 50_000..60_000]);
+        }
+        let began = tokio::time::Instant::now();
+        let error = reader.read_exact(&mut [0; 1000]).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::ConnectionAborted, "{error}");
+        assert_eq!(began.elapsed().as_secs(), ReaderConfig::default().silence_max.as_secs());
+        assert_eq!(world.open(), (0, 0, 0), "what was in flight is given up");
+        // Time that nobody waits is no silence.
+        let waiting = tokio::time::timeout(Duration::from_secs(20), reader.len());
+        waiting.await.unwrap_err();
+        sleep(Duration::from_secs(3600)).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_that_cuts_every_answer_short_ends_after_so_many_requests() {
+    let file = file_of(20_000_000);
+    for bytes in [1000, 20_000, 64 << 10, 200_000] {
+        for habits in [
+            Habits { breaks_after: Some(bytes), ..Habits::default() },
+            Habits { shortens_to: Some(bytes), ..Habits::default() },
+        ] {
+            let world = World::new(file.clone(), Link::COUNTRY, habits);
+            let mut reader = AsyncRangeReader::with_source(world.source(), ReaderConfig::default());
+            let error = reader.read_to_end(&mut Vec::new()).await.unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::UnexpectedEof, "{habits:?}: {error}");
+            let most = 2 * u64::from(ReaderConfig::default().cut_answers_max);
+            assert!(world.requests() <= most, "{habits:?}: {} requests", world.requests());
+        }
+    }
+    // One that sends a MiB at a time is read.
+    let habits = Habits { shortens_to: Some(1 << 20), ..Habits::default() };
+    let world = World::new(file.clone(), Link::COUNTRY, habits);
+    let mut reader = AsyncRangeReader::with_source(world.source(), ReaderConfig::default());
+    let mut all = Vec::new();
+    reader.read_to_end(&mut all).await.unwrap();
+    assert!(all == file);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_file_that_changes_is_an_error_from_then_on() {
     let world = World::new(file_of(3_000_000), Link::COUNTRY, Habits::default());
     let mut reader = AsyncRangeReader::with_source(world.source(), ReaderConfig::default());

@@ -68,6 +68,8 @@ pub(crate) struct Habits {
     pub(crate) breaks_after: Option<u64>,
     /// Every n-th request fails before its head.
     pub(crate) fails_every: Option<u64>,
+    /// Takes requests and never answers.
+    pub(crate) is_silent: bool,
     /// Several streams on one connection.
     pub(crate) http2: bool,
 }
@@ -89,6 +91,8 @@ struct State {
     opened: u64,
     requests: u64,
     connections_open: u64,
+    /// The most that were open at a time.
+    open_most: u64,
     answers_open: u64,
     futures_open: u64,
     several_sent: bool,
@@ -110,6 +114,7 @@ impl World {
             opened: 0,
             requests: 0,
             connections_open: 0,
+            open_most: 0,
             answers_open: 0,
             futures_open: 0,
             several_sent: false,
@@ -158,6 +163,11 @@ impl World {
     /// Connections opened so far.
     pub(crate) fn connections(&self) -> u64 {
         self.lock().opened
+    }
+
+    /// Connections that were open at a time at most.
+    pub(crate) fn open_most(&self) -> u64 {
+        self.lock().open_most
     }
 
     /// Connections, answers and requests that are open.
@@ -238,10 +248,12 @@ impl Source for SimSource {
         if reused.is_none() {
             state.opened += 1;
             state.connections_open += 1;
+            state.open_most = state.open_most.max(state.connections_open);
             self.opened += 1;
         }
         let fails = state.is_down
             || state.habits.fails_every.is_some_and(|every| state.requests.is_multiple_of(every));
+        let is_silent = state.habits.is_silent;
         let connect = if reused.is_none() { state.link.round_trip } else { Duration::ZERO };
         let head_at = Instant::now() + connect + state.link.round_trip;
         let connection = Connection {
@@ -253,6 +265,9 @@ impl Source for SimSource {
         drop(state);
         async move {
             sleep_until(head_at).await;
+            if is_silent {
+                std::future::pending::<()>().await;
+            }
             if fails || connection.world.lock().is_down {
                 return Err(SourceError::Transient { reason: "refused".to_owned(), retry_after: None });
             }

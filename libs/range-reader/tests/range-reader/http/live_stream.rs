@@ -1,15 +1,18 @@
 //! The client alone, as a pull of a live stream uses it: bytes as they come, silence and slowness
 //! noticed.
 
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use http::HeaderMap;
 use http::header::{self, HeaderValue};
-use range_reader::error::{Permanent, SourceError};
+use range_reader::error::SourceError;
 use range_reader::http::{Client, HttpConfig};
 
 use crate::http::config;
-use crate::http::scripted::{Scripted, Step, answer, head};
+use crate::http::scripted::{Asked, Scripted, Step, answer, head};
 
 #[tokio::test]
 async fn bytes_are_handed_on_as_they_come() {
@@ -81,17 +84,45 @@ async fn a_name_with_two_addresses_is_reached_at_the_one_that_answers() {
 }
 
 #[tokio::test]
-async fn more_connections_than_allowed_are_refused() {
-    let server = Scripted::start(|_| vec![Step::Send(head("200 OK", &[])), Step::Hang]).await;
-    let client = Client::new(HttpConfig { connections_max: 2, ..config() }).unwrap();
-    let (url, none) = (server.url("/"), HeaderMap::new());
-    let first = client.get(&url, &none).await.unwrap();
-    let second = client.get(&url, &none).await.unwrap();
-    let error = client.get(&url, &none).await.unwrap_err();
-    assert_eq!(error, SourceError::Permanent(Permanent::Limit("connections at a time")));
-    drop(first);
-    client.get(&url, &none).await.unwrap();
-    drop(second);
+async fn a_request_waits_for_a_connection_of_those_allowed() {
+    let script = |asked: &Asked| match asked.target() {
+        "/endless" => vec![Step::Send(head("200 OK", &[])), Step::Hang],
+        _ => vec![Step::Send(answer("200 OK", &[], b"short"))],
+    };
+    let server = Scripted::start(script).await;
+    let timeout = Duration::from_millis(50);
+    let config = HttpConfig { connections_max: 2, ..config() };
+    let client = Client::new(HttpConfig { connect_timeout: timeout, ..config.clone() }).unwrap();
+    let none = HeaderMap::new();
+    let first = client.get(&server.url("/endless"), &none).await.unwrap();
+    let second = client.get(&server.url("/endless"), &none).await.unwrap();
+    let error = client.get(&server.url("/"), &none).await.unwrap_err();
+    assert!(matches!(error, SourceError::Transient { .. }), "{error}");
+    drop((first, second));
+    client.get(&server.url("/"), &none).await.unwrap();
+
+    // One that is closed, and one that is given back, wake those that wait.
+    let client = Client::new(config).unwrap();
+    let mut holding = client.get(&server.url("/endless"), &none).await.unwrap();
+    let _other = client.get(&server.url("/endless"), &none).await.unwrap();
+    for _ in 0..3 {
+        let url = server.url("/");
+        let mut waiting = pin!(client.get(&url, &none));
+        assert!(
+            std::future::poll_fn(|context| Poll::Ready(waiting.as_mut().poll(context))).await.is_pending()
+        );
+        drop(holding);
+        let mut short = waiting.await.unwrap();
+        let read = async {
+            let body = short.body.data().await.unwrap().unwrap();
+            assert!(short.body.data().await.is_none());
+            body
+        };
+        let (body, next) = tokio::join!(read, client.get(&url, &none));
+        assert_eq!(body, "short");
+        holding = next.unwrap();
+        assert!(client.counts().connections_open <= 2);
+    }
 }
 
 #[tokio::test]
