@@ -5,6 +5,7 @@
 #   make test   every test: crates, console, real clients, browser; needs what scripts/setup installs
 #   make quick  what changed, within a minute and a half: formatting, clippy, unit tests (BASE=revision to compare with)
 #   make lint   formatting and clippy, warnings denied        make docs   API documentation, warnings denied
+#   make docs-rs  that of the libraries as docs.rs would build it: all features, nightly
 #   make deny   licences, advisories, banned crates           make fuzz   each parser for FUZZ_SECONDS
 #   make neon   ssrc-map and msgpack-array for 64-bit ARM, in an emulator
 #   make wasm   msgpack-array for WebAssembly: the crate and the npm package, in Node and Chromium
@@ -42,7 +43,8 @@ TARGET_DIR := $(or $(CARGO_TARGET_DIR),target)
 CONSOLE_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print)
 
 .PHONY: run cluster-demo quick test test-console test-scripts test-counts test-rust moq test-interop test-interop-files test-interop-live test-full-size test-browser test-walks sim sim-mutants sim-speed console setup fmt lint lint-contenders \
-    one-crypto-provider docs deny neon wasm portable miri fuzz bench soak house typos semver coverage clean \
+    one-crypto-provider docs docs-rs deny neon wasm portable miri fuzz bench soak house typos semver coverage \
+    clean \
     deb packages sbom reproducible lint-deploy
 
 run:
@@ -187,6 +189,11 @@ one-crypto-provider:
 docs: console
 	RUSTDOCFLAGS='-D warnings' cargo doc --workspace --no-deps --lib --examples --locked
 
+# The nightly compiler says which feature an item is of.
+docs-rs:
+	for library in $(LIBRARIES); do RUSTDOCFLAGS='--cfg docsrs -D warnings' \
+	    cargo +nightly doc --no-deps --locked --all-features --package $$library || exit 1; done
+
 deny:
 	@command -v cargo-deny >/dev/null || { echo 'make deny: cargo-deny is missing: cargo install --locked cargo-deny' >&2; exit 1; }
 	cargo deny --all-features check bans licenses sources
@@ -285,7 +292,7 @@ typos:
 	typos
 
 # Against the last release of each library; one that was never released has nothing to be compared with.
-LIBRARIES := group-send msgpack-array range-reader ssrc-map
+LIBRARIES := group-send msgpack-array range-reader srtp ssrc-map
 
 semver:
 	@cargo semver-checks --version >/dev/null 2>&1 || \

@@ -37,11 +37,14 @@ typedef struct sendgroup_options {
   /*
    Names of back ends with commas between them, the preferred one first: "gso", "sendmmsg",
    "sendmsg", "io_uring", "af_xdp", "tc_clone". The first that works here is used. NULL for
-   "gso,sendmmsg,sendmsg", which works everywhere.
+   "gso,sendmmsg,sendmsg", which works everywhere. "auto" for what costs least of all that this
+   build, the process's rights and the device allow: "tc_clone,af_xdp,gso,sendmmsg,sendmsg".
    */
   const char *backends;
   /*
-   For "af_xdp" and "tc_clone", the interface to send through: "eth0". Otherwise NULL.
+   For "af_xdp" and "tc_clone", the interface to send through: "eth0". With "auto" it may be NULL
+   for the one that the socket is bound to, or the only Ethernet interface that is up. Otherwise
+   NULL.
    */
   const char *network_interface;
   /*

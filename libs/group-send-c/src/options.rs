@@ -1,7 +1,7 @@
 //! Options, names and texts between C and `group-send`.
 
 use crate::{Failure, Options};
-use group_send::{BackendKind, Config, SetupError};
+use group_send::{AfXdpConfig, BackendKind, Config, SetupError, TcCloneConfig, Traffic};
 use libc::c_char;
 use std::ffi::{CStr, CString};
 
@@ -11,34 +11,21 @@ pub(crate) unsafe fn config(options: Option<&Options>) -> Result<Config, Failure
     let mut config = Config::default();
     let Some(options) = options else { return Ok(config) };
     // SAFETY: the same contract as this function's.
-    if let Some(names) = unsafe { text(options.backends) }? {
-        config.backends = names.split(',').map(kind).collect::<Result<_, _>>()?;
+    match unsafe { text(options.backends) }? {
+        None => {}
+        // Its calls send groups.
+        Some("auto") => config = Config::auto(Traffic::Groups),
+        Some(names) => config.backends = names.split(',').map(kind).collect::<Result<_, _>>()?,
     }
     // SAFETY: the same contract as this function's.
-    let interface = unsafe { text(options.network_interface) }?;
-    choose_interface(&mut config, interface, options.queue);
+    if let Some(interface) = unsafe { text(options.network_interface) }? {
+        config.tc_clone = Some(TcCloneConfig::new(interface));
+        config.af_xdp = Some(AfXdpConfig::new(interface));
+    }
+    if let Some(af_xdp) = &mut config.af_xdp {
+        af_xdp.queue = options.queue;
+    }
     Ok(config)
-}
-
-/// What a build without these back ends has no use for is left unread; asking for one is answered
-/// when it is opened.
-#[cfg_attr(
-    not(any(feature = "af-xdp", feature = "tc-clone")),
-    expect(unused_variables, reason = "no back end that sends through an interface of its own")
-)]
-fn choose_interface(config: &mut Config, interface: Option<&str>, queue: u32) {
-    #[cfg(feature = "af-xdp")]
-    {
-        config.af_xdp = interface.map(|name| {
-            let mut af_xdp = group_send::AfXdpConfig::new(name);
-            af_xdp.queue = queue;
-            af_xdp
-        });
-    }
-    #[cfg(feature = "tc-clone")]
-    {
-        config.tc_clone = interface.map(group_send::TcCloneConfig::new);
-    }
 }
 
 /// # Safety

@@ -118,6 +118,40 @@ pub struct Config {
     pub tc_clone: Option<TcCloneConfig>,
 }
 
+impl Config {
+    /// The back end that costs least of all that this build, the process's rights and the device allow.
+    ///
+    /// For [`Traffic::Groups`] `tc_clone` if it works, else `af_xdp`; for [`Traffic::Datagrams`]
+    /// `af_xdp`; and else the default. Both are used on the interface that the socket is bound to, by
+    /// its address or by name, or else on the only Ethernet interface that is up; where there are
+    /// several, name one in [`Config::af_xdp`] and [`Config::tc_clone`].
+    ///
+    /// **What it asks for:** frames pass netfilter and IPsec by, `af_xdp` also queueing disciplines,
+    /// and it takes transmit queue 0 for itself. **When it does not pay:** frames of four packets and
+    /// more through a device that cuts them (`ethtool -k`: `tx-udp-segmentation: on`), for which the
+    /// default is faster, and groups of fewer than four.
+    pub fn auto(traffic: Traffic) -> Self {
+        let mut backends = Self::default().backends;
+        backends.insert(0, BackendKind::AfXdp);
+        if traffic == Traffic::Groups {
+            backends.insert(0, BackendKind::TcClone);
+        }
+        let (af_xdp, tc_clone) = (Some(AfXdpConfig::new("")), Some(TcCloneConfig::new("")));
+        Self { backends, af_xdp, tc_clone, ..Self::default() }
+    }
+}
+
+/// What is sent most, for [`Config::auto`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Traffic {
+    /// One payload for many recipients, with private bytes around it
+    /// ([`Sender::send_group`](crate::Sender::send_group)).
+    Groups,
+    /// Datagrams each of which has a payload of its own, encrypted for one recipient for example
+    /// ([`Sender::flush`](crate::Sender::flush)).
+    Datagrams,
+}
+
 impl Default for Config {
     fn default() -> Self {
         Self {
@@ -141,6 +175,9 @@ impl Default for Config {
 pub struct AfXdpConfig {
     /// The interface's name in the calling thread's network namespace. Recipients routed through
     /// another interface are reached through the socket.
+    ///
+    /// "" is the one that the socket is bound to, by its address or by name, or else the only Ethernet
+    /// interface that is up.
     pub interface: String,
     /// The interface's transmit queue, from 0. Default 0.
     pub queue: u32,
@@ -173,8 +210,7 @@ impl AfXdpConfig {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TcCloneConfig {
-    /// The interface's name in the calling thread's network namespace. Recipients routed through
-    /// another interface are reached through the socket.
+    /// The interface's name, or "", as in [`AfXdpConfig::interface`].
     pub interface: String,
     /// A group (or its members of one address family) smaller than this goes through the socket.
     /// Default 4.

@@ -96,7 +96,9 @@ pub mod socket;
 #[cfg(target_os = "linux")]
 pub use backend::{LentSender, SendFlags};
 pub use batch::{BatchLimits, DatagramId, Envelope, Failure, ReserveError, SendBatch};
-pub use config::{AfXdpConfig, BackendKind, Config, IoUringConfig, NotChosen, SetupError, TcCloneConfig};
+pub use config::{
+    AfXdpConfig, BackendKind, Config, IoUringConfig, NotChosen, SetupError, TcCloneConfig, Traffic,
+};
 pub use error::SendError;
 pub use group::{Progress, Recipient, Slot};
 #[cfg(target_os = "linux")]

@@ -66,15 +66,21 @@ impl Origin {
     }
 
     /// The next hops from the socket's address through an interface, as the kernel chooses them for
-    /// this socket.
+    /// this socket. Without a name, through the interface that it is bound to, or the only one.
     ///
     /// # Errors
     /// The socket is bound to another interface, or this one cannot be used.
     pub(crate) fn next_hops(&self, socket: &SockRef<'_>, interface: &str) -> Result<NextHops, String> {
         let device = socket.device().map_err(|error| format!("SO_BINDTODEVICE: {error}"))?;
-        if device.is_some_and(|device| device != interface.as_bytes()) {
-            return Err(format!("the socket is bound to another interface than {interface}"));
-        }
+        let device = device.map(|device| String::from_utf8_lossy(&device).into_owned());
+        let interface = &match (interface, device) {
+            ("", Some(device)) => device,
+            ("", None) => route::only_interface(self.local.ip().to_canonical())?,
+            (interface, Some(device)) if device != interface => {
+                return Err(format!("the socket is bound to another interface than {interface}"));
+            }
+            (interface, _) => interface.to_owned(),
+        };
         let mark = socket.mark().map_err(|error| format!("SO_MARK: {error}"))?;
         let flow = route::Flow { source: Some(self.local.ip()), source_port: self.local.port(), mark };
         NextHops::open(interface, &flow).map_err(|error| format!("interface {interface}: {error}"))

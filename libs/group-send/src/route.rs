@@ -21,6 +21,8 @@ mod neighbours;
 mod table;
 
 pub use interface::Interface;
+#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+pub(crate) use interface::only_interface;
 #[cfg(feature = "internals")]
 pub use known_hops::KnownHops;
 

@@ -30,6 +30,7 @@
 //! # Ok::<(), msgpack_array::DecodeError>(())
 //! ```
 #![no_std]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 extern crate alloc;
 #[cfg(any(feature = "std", test))]

@@ -322,6 +322,14 @@ static void back_ends_are_chosen_and_say_why_not(void)
     options.backends = "af_xdp";
     CHECK(sendgroup_open(fd, &options, &sender, why, sizeof(why)) == -EOPNOTSUPP && sender == NULL);
     CHECK(strstr(why, "af_xdp") != NULL);
+
+    options.backends = "auto";
+    CHECK(sendgroup_open(fd, &options, &sender, why, sizeof(why)) == 0);
+    CHECK(strcmp(sendgroup_backend(sender), "gso") == 0);
+    CHECK(strcmp(sendgroup_not_chosen(sender, 0, &reason), "tc_clone") == 0 && strlen(reason) > 0);
+    CHECK(strcmp(sendgroup_not_chosen(sender, 1, &reason), "af_xdp") == 0 && strlen(reason) > 0);
+    CHECK(sendgroup_not_chosen(sender, 2, NULL) == NULL);
+    sendgroup_close(sender);
     close(fd);
 }
 

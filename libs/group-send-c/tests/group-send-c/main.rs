@@ -42,6 +42,12 @@ fn call_of_2008_works_with_the_shared_library() {
 }
 
 #[test]
+fn valgrind_finds_nothing() {
+    PACKAGE.run("tests/c/sendgroup.c", Language::C, Linkage::Valgrind, &[]);
+    PACKAGE.run("tests/c/published.c", Language::C, Linkage::Valgrind, &[]);
+}
+
+#[test]
 fn sanitizers_find_nothing() {
     for program in ["tests/c/sendgroup.c", "tests/c/published.c"] {
         PACKAGE.run(program, Language::C, Linkage::Sanitized, &[]);

@@ -81,6 +81,13 @@ pub(crate) fn interface_index(body: &[u8]) -> Option<u32> {
     u32_at(body, 4)
 }
 
+/// The name of the interface in the body of an `RTM_NEWLINK`.
+#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+pub(crate) fn interface_name(body: &[u8]) -> Option<String> {
+    let (_, name) = Attributes::after(body, LINK_FIXED).find(|(kind, _)| *kind == IFLA_IFNAME)?;
+    String::from_utf8(name.strip_suffix(&[0]).unwrap_or(name).to_vec()).ok()
+}
+
 /// A queueing discipline of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Qdisc<'a> {

@@ -235,6 +235,8 @@ pub(crate) const ARPHRD_ETHER: u16 = 1;
 pub(crate) const IFF_UP: u32 = 1;
 pub(crate) const IFF_LOOPBACK: u32 = 8;
 pub(crate) const IFF_RUNNING: u32 = 0x40;
+#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+pub(crate) const IFF_LOWER_UP: u32 = 0x1_0000;
 const IFA_ADDRESS: u16 = 1;
 const IFA_LOCAL: u16 = 2;
 

@@ -11,7 +11,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 ///
 /// ```text
 /// IPv4   | 0 (16 bits) | address (32) | port (16) |   0                  |   0
-/// IPv6   | address, first 64 bits                 |   address, last 64   |   1 (16) | scope id (32) | port (16)
+/// IPv6   | address, first 64 bits                 |   address, last 64   |   scope id (32) | 1 (16) | port (16)
 /// ```
 ///
 /// - The **scope id** belongs to the key: a link-local address says nothing without its interface
@@ -51,7 +51,7 @@ impl PeerKey {
         if first == 0 && second >> 32 == MAPPED {
             return Self::from_ipv4(Ipv4Addr::from_bits(second as u32), port);
         }
-        Self { words: [first, second, IPV6 | u64::from(scope_id) << 16 | u64::from(port)] }
+        Self { words: [first, second, u64::from(scope_id) << 32 | IPV6 | u64::from(port)] }
     }
 
     /// The IPv4 address and port as one number, `address * 2^16 + port`; none if the peer has an
@@ -89,7 +89,7 @@ impl From<PeerKey> for SocketAddr {
             return Self::new(IpAddr::V4(address), first as u16);
         }
         let address = Ipv6Addr::from_bits(u128::from(first) << 64 | u128::from(second));
-        Self::V6(SocketAddrV6::new(address, rest as u16, 0, (rest >> 16) as u32))
+        Self::V6(SocketAddrV6::new(address, rest as u16, 0, (rest >> 32) as u32))
     }
 }
 
@@ -111,7 +111,7 @@ impl fmt::Debug for PeerKey {
 const MAPPED: u64 = 0xffff;
 
 /// Distinguishes the last word of an IPv6 key from that of an IPv4 key, which is 0.
-const IPV6: u64 = 1 << 48;
+const IPV6: u64 = 1 << 16;
 
 /// Key of the hash; without it collisions cannot be predicted.
 ///
@@ -160,7 +160,8 @@ impl Secret {
 /// The hash of a sum: its upper half, mixed one to one, so that what is said of the hash stays
 /// true. Without mixing, addresses in a row would get hashes in a row, some distance apart; an
 /// unlucky secret makes that a fraction like 1/3 of all buckets, and most peers would share a few
-/// of them. With it, one secret does about as well as another.
+/// of them. With it, one secret does about as well as another: of 500, the worst displaces 2.2 % of
+/// the peers in `tests.rs`, 55 % with the bytes turned round in place of the shift.
 #[inline]
 fn scatter(sum: u64) -> u32 {
     let hash = (sum >> 32) as u32;
@@ -195,8 +196,8 @@ mod tests {
             ("0.0.0.0:0", [0, 0, 0]),
             ("192.0.2.1:5004", [0xc000_0201_138c, 0, 0]),
             ("255.255.255.255:65535", [0xffff_ffff_ffff, 0, 0]),
-            ("[::]:0", [0, 0, 0x1_0000_0000_0000]), // not equal to 0.0.0.0:0
-            ("[2001:db8::5%7]:443", [0x2001_0db8_0000_0000, 5, 0x1_0000_0007_01bb]),
+            ("[::]:0", [0, 0, 0x1_0000]), // not equal to 0.0.0.0:0
+            ("[2001:db8::5%7]:443", [0x2001_0db8_0000_0000, 5, 0x7_0001_01bb]),
         ];
         for (text, words) in table {
             assert_eq!(key(text).words, words, "{text}");
@@ -277,8 +278,8 @@ mod tests {
     #[test]
     fn scatter_is_one_to_one() {
         // Backwards: the inverse of the factor modulo 2^32, then the shift again.
-        let inverse =
-            (0..5).fold(1_u32, |x, _| x.wrapping_mul(2_u32.wrapping_sub(scatter(1 << 32).wrapping_mul(x))));
+        let factor = scatter(1 << 32);
+        let inverse = (0..5).fold(1_u32, |x, _| x.wrapping_mul(2_u32.wrapping_sub(factor.wrapping_mul(x))));
         for hash in (0..32).flat_map(|bit| [1 << bit, !(1 << bit), 0x9abc_def1_u32.rotate_left(bit)]) {
             let mixed = scatter(u64::from(hash) << 32 | 0xffff_ffff).wrapping_mul(inverse);
             assert_eq!(mixed ^ mixed >> 16, hash);

@@ -16,9 +16,9 @@ pub(super) fn count_comparison() {
     COMPARISONS.set(COMPARISONS.get() + 1);
 }
 
-/// Peers of one set: exactly as many as fit the buckets before they double, the fullest a table
+/// Peers of one set: exactly as many as fit 1024 buckets before they double, the fullest a table
 /// gets.
-const PEERS: u32 = 4096;
+const PEERS: u32 = 3584;
 const SEEDS: u64 = 32;
 
 fn ipv4(address: u32, port: u16) -> PeerKey {
@@ -56,7 +56,7 @@ fn table_of(seed: u64, keys: &[PeerKey]) -> PeerTable<u32> {
     table
 }
 
-/// Comparisons of keys by the map in `work`; a bucket's two are always made.
+/// Comparisons of keys by the map in `work`.
 fn comparisons(work: impl FnOnce()) -> u64 {
     let before = COMPARISONS.get();
     work();
@@ -69,19 +69,15 @@ fn no_set_of_addresses_displaces_many_without_the_secret() {
         let mut displaced = Vec::new();
         for seed in 0..SEEDS {
             let table = table_of(seed, &keys);
-            let buckets = table.ipv4.buckets().max(table.ipv6.buckets());
-            let per_peer = if table.ipv4.len() > 0 { 2 } else { 1 };
-            assert_eq!(buckets, keys.len() * per_peer, "as full as it gets");
+            let places = table.ipv4.places().max(table.ipv6.places());
+            assert_eq!(places, keys.len() * 2, "as full as it gets");
             displaced.push(table.displaced() as f64 / keys.len() as f64);
         }
         let (mean, worst) =
             (displaced.iter().sum::<f64>() / SEEDS as f64, displaced.iter().copied().fold(0.0, f64::max));
-        // 3.3 % and 10.4 % if the hash were random, a twelfth and a sixth on average by what is
-        // proven; and no bad secret.
-        let (mean_max, worst_max) =
-            if keys[0].to_ipv4_u64().is_some() { (0.04, 0.08) } else { (0.115, 0.16) };
+        // 1.2 % if the hash were random, a fourteenth on average by what is proven; and no bad secret.
         assert!(
-            mean <= mean_max && worst <= worst_max,
+            mean <= 0.015 && worst <= 0.04,
             "{name}: {mean:.3} of the peers are displaced, at worst {worst:.3}"
         );
     }
@@ -95,10 +91,11 @@ fn a_look_up_compares_a_bucket_and_seldom_more() {
         // The map may compare another key than the right one, where seven bits of two hashes agree
         // by chance.
         let displaced = table.displaced() as u64;
-        assert!((displaced..=displaced + displaced / 5).contains(&hits), "{name}: {hits} for {displaced}");
+        let chance = displaced / 2 + 10;
+        assert!((displaced..=displaced + chance).contains(&hits), "{name}: {hits} for {displaced}");
         let strangers = (0..PEERS).map(|i| ipv4(0xdead_0000 + i, 9));
         let misses = comparisons(|| assert!(!strangers.into_iter().any(|key| table.contains(key))));
-        assert!(misses <= displaced / 5, "{name}: {misses} comparisons for {PEERS} strangers");
+        assert!(misses <= chance, "{name}: {misses} comparisons for {PEERS} strangers");
     }
 }
 
@@ -119,7 +116,7 @@ fn who_knows_the_secret_gets_the_map_and_nothing_worse() {
     let seed = 5;
     let keys = keys_of_one_bucket(&Secret::from_seed(seed), 12, 1000);
     let mut table = table_of(seed, &keys);
-    assert_eq!(table.displaced(), keys.len() - 2, "all in one bucket");
+    assert_eq!(table.displaced(), keys.len() - 7, "all in one bucket");
     let hits = comparisons(|| assert!(keys.iter().all(|&key| table.contains(key))));
     assert!(hits <= keys.len() as u64 * 11 / 10, "{hits} comparisons for {} peers", keys.len());
     for (value, &key) in keys.iter().enumerate().rev() {
@@ -139,7 +136,7 @@ fn what_floods_one_table_does_not_flood_another() {
         for seed in 100..100 + SEEDS {
             let displaced = table_of(seed, &keys).displaced();
             assert!(
-                displaced <= keys.len() / 12,
+                displaced <= keys.len() / 25,
                 "{displaced} of {} in the table of seed {seed}",
                 keys.len()
             );
@@ -180,8 +177,8 @@ fn peers_coming_and_going_for_long_leave_no_trace() {
         }
         assert_eq!(table.insert(key(i), i), Ok(None));
     }
-    assert_eq!(table.ipv4.buckets(), PEERS as usize * 2);
-    assert!(table.displaced() <= PEERS as usize / 12, "{} displaced", table.displaced());
+    assert_eq!(table.ipv4.places(), PEERS as usize * 2);
+    assert!(table.displaced() <= PEERS as usize / 25, "{} displaced", table.displaced());
     for i in 39 * PEERS..40 * PEERS {
         assert_eq!(table.remove(key(i)), Some(i));
     }
@@ -191,7 +188,7 @@ fn peers_coming_and_going_for_long_leave_no_trace() {
 #[test]
 fn nothing_is_allocated_before_the_first_peer_and_the_limit_is_capped() {
     let table = PeerTable::<u64>::new(usize::MAX);
-    assert_eq!((table.limit(), table.ipv4.buckets(), table.ipv6.buckets()), (LIMIT_MAX, 0, 0));
+    assert_eq!((table.limit(), table.ipv4.places(), table.ipv6.places()), (LIMIT_MAX, 0, 0));
     assert_eq!(table.get(ipv4(1, 1)), None);
 }
 
@@ -199,9 +196,9 @@ fn nothing_is_allocated_before_the_first_peer_and_the_limit_is_capped() {
 fn clear_keeps_the_memory() {
     let keys = keys_of_one_bucket(&Secret::from_seed(5), 8, 300);
     let mut table = table_of(5, &keys);
-    let buckets = table.ipv4.buckets();
+    let places = table.ipv4.places();
     table.clear();
-    assert_eq!((table.len(), table.displaced(), table.ipv4.buckets()), (0, 0, buckets));
+    assert_eq!((table.len(), table.displaced(), table.ipv4.places()), (0, 0, places));
     assert!(table.ipv4.is_as_new());
     assert!(!keys.iter().any(|&key| table.contains(key)));
     assert_eq!(table.insert(keys[7], 7), Ok(None));

@@ -1,8 +1,12 @@
 //! The interface that frames leave by: addresses, MTU, whether it is up, and whether it is Ethernet
 //! at all.
 
+#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+use crate::netlink::message::{RTM_GETLINK, interface_name};
 use crate::netlink::objects::{self as nl, InterfaceAddress, Link};
 use crate::netlink::request::Request;
+#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+use crate::netlink::request::link_fixed;
 use crate::netlink::socket::NetlinkSocket;
 use std::io::{self, ErrorKind};
 use std::net::IpAddr;
@@ -70,6 +74,44 @@ impl Interface {
             mtu: link.ipv6_mtu.map_or(link.mtu, |mtu| mtu.min(link.mtu)),
             hop_limit: link.ipv6_hop_limit.unwrap_or(HOP_LIMIT),
         };
+    }
+}
+
+/// The name of the Ethernet interface that has the address a socket is bound to or, if it is bound to
+/// none, of the only one that is up.
+///
+/// # Errors
+/// There is no such interface, there are several, or the kernel does not say.
+#[cfg(any(feature = "af-xdp", feature = "tc-clone"))]
+pub(crate) fn only_interface(source: IpAddr) -> Result<String, String> {
+    let list = || -> io::Result<Vec<String>> {
+        let (mut socket, mut request) = (NetlinkSocket::open()?, Request::default());
+        let mut links = Vec::new();
+        socket.all(request.all(RTM_GETLINK, &link_fixed(0)), |message| {
+            let Some(message) = message else { return links.clear() };
+            links.extend(Link::parse(message.body).zip(interface_name(message.body)));
+        })?;
+        let mut names = Vec::new();
+        for (link, name) in links {
+            let (index, flags) = (link.index, link.flags);
+            if Interface::new(&name, link).is_err() {
+                continue;
+            }
+            // That it has a carrier; `IFF_RUNNING` says so up to a second later.
+            let up = flags & nl::IFF_UP != 0 && flags & nl::IFF_LOWER_UP != 0;
+            let is_it = |addresses: Vec<IpAddr>| source.is_unspecified() || addresses.contains(&source);
+            if up && is_it(addresses(&mut socket, &mut request, index)?) {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    };
+    let mut names = list().map_err(|error| format!("interfaces: {error}"))?;
+    match names.len() {
+        1 => Ok(names.remove(0)),
+        0 if source.is_unspecified() => Err("no Ethernet interface is up".to_owned()),
+        0 => Err(format!("no Ethernet interface that is up has the socket's address {source}")),
+        _ => Err(format!("several Ethernet interfaces are up, and none is named: {}", names.join(", "))),
     }
 }
 

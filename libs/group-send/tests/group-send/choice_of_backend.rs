@@ -2,7 +2,7 @@
 #![cfg(target_os = "linux")]
 
 use crate::common::{loopback, prefer};
-use group_send::{BackendKind, Config, Sender, SetupError};
+use group_send::{BackendKind, Config, Sender, SetupError, Traffic};
 
 #[test]
 fn the_default_is_segmentation_offload() {
@@ -37,6 +37,28 @@ fn what_is_not_used_says_why() {
             panic!("{kind}")
         };
         assert_eq!(reasons, sender.not_chosen());
+    }
+}
+
+/// Frames cannot leave by the loopback device, whatever this build has and root may do.
+#[test]
+fn auto_is_the_default_where_nothing_better_works() {
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    for (traffic, tried) in [
+        (Traffic::Groups, &[BackendKind::TcClone, BackendKind::AfXdp][..]),
+        (Traffic::Datagrams, &[BackendKind::AfXdp]),
+    ] {
+        let sender = Sender::new(&socket, &Config::auto(traffic)).unwrap();
+        assert_eq!(sender.backend(), BackendKind::Gso);
+        let not_chosen: Vec<BackendKind> = sender.not_chosen().iter().map(|not| not.backend).collect();
+        assert_eq!(not_chosen, tried, "{traffic:?}");
+        for reason in sender.not_chosen() {
+            let expected = [
+                "this build is without it",
+                "no Ethernet interface that is up has the socket's address 127.0.0.1",
+            ];
+            assert!(expected.contains(&&*reason.why), "{reason}");
+        }
     }
 }
 

@@ -11,6 +11,8 @@ mod common;
 
 #[cfg(feature = "af-xdp")]
 mod af_xdp;
+#[cfg(feature = "af-xdp")]
+mod auto;
 mod backends;
 mod changes;
 mod checksums;
@@ -79,6 +81,8 @@ fn main() {
         without_rights::trials(),
         #[cfg(feature = "af-xdp")]
         af_xdp::trials(),
+        #[cfg(feature = "af-xdp")]
+        auto::trials(),
         #[cfg(feature = "tc-clone")]
         tc_clone::trials(),
         #[cfg(any(feature = "af-xdp", feature = "tc-clone"))]

@@ -36,6 +36,11 @@ fn installed_library_has_a_soname_and_versions() {
 }
 
 #[test]
+fn valgrind_finds_nothing() {
+    PACKAGE.run("tests/c/map.c", Language::C, Linkage::Valgrind, &[]);
+}
+
+#[test]
 fn sanitizers_find_nothing() {
     PACKAGE.run("tests/c/map.c", Language::C, Linkage::Sanitized, &[]);
 }
