@@ -200,10 +200,10 @@ impl WorkerHandles {
         self.ask_each(ANSWER_TIMEOUT, hold).await.into_iter().sum()
     }
 
-    /// Has all workers say what another process needs of their sessions, and of TCP connections if it can
-    /// have these, and send nothing more until they are let go.
-    pub async fn hand_over(&self, with_connections: bool) -> HandedOver {
-        let hand_over = |_, reply| Command::HandOver { with_connections, reply };
+    /// Has all workers say what another process needs of their sessions and TCP connections, and send nothing
+    /// more until they are let go.
+    pub async fn hand_over(&self) -> HandedOver {
+        let hand_over = |_, reply| Command::HandOver { reply };
         let mut handed = HandedOver::default();
         for of_worker in self.ask_each(HAND_OVER_TIMEOUT, hand_over).await {
             match of_worker {
@@ -253,6 +253,11 @@ impl WorkerHandles {
         for stream in handed.streams {
             if let Some(of_worker) = of_workers.get_mut(stream.worker) {
                 of_worker.streams.push(stream);
+            }
+        }
+        for bridge in handed.bridges {
+            if let Some(of_worker) = of_workers.get_mut(bridge.worker) {
+                of_worker.bridges.push(bridge);
             }
         }
         let asked: Vec<Vec<SessionId>> = of_workers.iter().map(|of| of.ids().collect()).collect();
