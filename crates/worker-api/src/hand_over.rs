@@ -273,7 +273,7 @@ impl fmt::Debug for HandedUrl {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use bridge::{BFrames, FrameToRtp, FrameToRtpSettings};
@@ -308,7 +308,7 @@ mod tests {
         }
     }
 
-    fn session() -> HandedSession {
+    pub(crate) fn session() -> HandedSession {
         let ice = |ufrag: &str| IceCredentials::new(ufrag, "0123456789012345678901").expect("credentials");
         let path = Path::udp("192.0.2.1:1".parse().expect("one"), "[2001:db8::1]:2".parse().expect("one"));
         let key =
