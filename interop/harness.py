@@ -14,6 +14,7 @@ import pathlib
 import queue
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -144,6 +145,9 @@ class Served:
 class Server(Served):
     """A server with ports of its own. `more` are further arguments."""
 
+    # The process that has taken over.
+    successor = None
+
     def __init__(self, binary, folder, workers, address="127.0.0.1", more=()):
         host = f"[{address}]" if ":" in address else address
         self.folder = pathlib.Path(tempfile.mkdtemp(dir=folder, prefix="server-"))
@@ -166,8 +170,17 @@ class Server(Served):
         self.srt = known["srt"][0]
         self.rtsp = known["rtsp"][0]
 
+    def upgrade(self):
+        """Another process takes over, and the first one ends."""
+        self.successor = self.api("/upgrade", "POST")["pid"]
+        self.process.wait(TIMEOUT)
+
     def stop(self):
-        self.process.terminate()
+        if self.successor:
+            # Not a child of this process: it ends in its own time.
+            os.kill(self.successor, signal.SIGTERM)
+        else:
+            self.process.terminate()
         try:
             self.process.wait(TIMEOUT)
         except subprocess.TimeoutExpired:
@@ -283,10 +296,10 @@ class Bench:
 
         return self.once("new-ffmpeg", make)
 
-    def pion(self, action, url, codec="h264", network="udp4"):
+    def pion(self, action, url, codec="h264", network="udp4", frames=FRAMES):
         program = self.once("pion", self.pion_program)
         out = self.folder / f"pion-{self.stream()}"
-        files = ["-out", out, "-frames", FRAMES, "-codec", codec]
+        files = ["-out", out, "-frames", frames, "-codec", codec]
         if action == "publish":
             video, audio = self.once(codec, lambda: self.media(codec))
             files = ["-video", video, "-audio", audio]

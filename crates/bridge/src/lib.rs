@@ -18,8 +18,8 @@ pub mod rtp_to_frame;
 
 pub use b_frames::BFrames;
 pub use frame_to_rtp::{
-    AUDIO_SSRC, FrameToRtp, FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedFormats,
-    PublishedVideo, VIDEO_SSRC, describe, payload_type,
+    AUDIO_SSRC, FrameToRtp, FrameToRtpSettings, FrameToRtpState, FrameToRtpStats, PacketsOut,
+    PublishedFormats, PublishedVideo, VIDEO_SSRC, describe, payload_type,
 };
 pub use refusal::{Refused, TrackRefusal};
 pub use rtp_to_frame::{FramesOut, RtpToFrame, RtpToFrameSettings, RtpToFrameStats, key_frame_format};

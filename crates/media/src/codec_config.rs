@@ -1,11 +1,13 @@
 //! How a track is coded, as containers, SDP and people say it.
 
+use serde::{Deserialize, Serialize};
+
 use crate::bitstream::{BitReader, Malformed};
 use crate::config::{self, AudioFormat, VideoFormat};
 use crate::{Codec, MediaKind};
 
 /// Codec and decoder configuration of a track, and what its container says about the audio.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CodecConfig {
     /// The codec.
     pub codec: Codec,

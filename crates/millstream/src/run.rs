@@ -148,11 +148,13 @@ async fn hand_over(running: &Running, mut successor: Successor) -> Result<Succes
     let urls = running.context().rtc.hand_over();
     // Datagrams only now: media waits, too.
     let _ = workers.hold(HOLD, true).await;
-    for _ in 0..2 {
-        // What a worker has for another one has arrived after two turns.
+    for _ in 0..3 {
+        // What a worker has for another one has arrived after two turns; before these is one in which audio of
+        // bridges comes back from its threads.
         let _ = workers.hold(HOLD, true).await;
     }
-    let sessions = workers.hand_over(successor.takes_connections()).await;
+    let mut sessions = workers.hand_over().await;
+    sessions.keep_bridges(successor.takes_bridges());
     let begun = tokio::task::spawn_blocking(move || {
         let taken = successor.go(&sessions, &urls)?;
         Ok((successor, taken))

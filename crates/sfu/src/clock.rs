@@ -29,6 +29,11 @@ impl WallClock {
         };
         NtpTime(bits)
     }
+
+    /// The instant of a wall time; `None` if this clock does not go back that far.
+    pub fn instant(&self, ntp: NtpTime) -> Option<Instant> {
+        instant_of(ntp, (self.ntp, self.at))
+    }
 }
 
 /// An RTP timestamp and the instant it stands for.
@@ -93,11 +98,15 @@ impl RemoteClock {
     }
 
     fn translate(&self, ntp: NtpTime) -> Option<Instant> {
-        let (reference, at) = self.known?;
-        let distance = ntp.0.wrapping_sub(reference.0).cast_signed();
-        let length = NtpTime(distance.unsigned_abs()).since(NtpTime(0));
-        if distance < 0 { at.checked_sub(length) } else { at.checked_add(length) }
+        instant_of(ntp, self.known?)
     }
+}
+
+/// The instant of a time of a clock that has said `reference` at an instant.
+fn instant_of(ntp: NtpTime, (reference, at): (NtpTime, Instant)) -> Option<Instant> {
+    let distance = ntp.0.wrapping_sub(reference.0).cast_signed();
+    let length = NtpTime(distance.unsigned_abs()).since(NtpTime(0));
+    if distance < 0 { at.checked_sub(length) } else { at.checked_add(length) }
 }
 
 fn ntp_units(duration: Duration) -> u64 {
@@ -138,6 +147,9 @@ mod tests {
         assert_eq!(clock.ntp(at + second).0, (1 << 31) - 1, "the era ends in 2036");
         assert_eq!(clock.ntp(at - second).0, u64::MAX - (3 << 31));
         assert_eq!(clock.ntp(at), clock.ntp);
+        for instant in [at, at + 2 * second, at - second] {
+            assert_eq!(clock.instant(clock.ntp(instant)), Some(instant));
+        }
     }
 
     #[test]

@@ -108,8 +108,6 @@ pub enum Command {
     /// Say what another process needs to go on with the sessions that it can have, and send nothing more,
     /// until [`Command::LetGo`]. Nothing is read of them already ([`Command::Hold`]).
     HandOver {
-        /// TCP connections as well.
-        with_connections: bool,
         /// Where the answer goes.
         reply: oneshot::Sender<HandedOver>,
     },

@@ -8,6 +8,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 
+use bridge::FrameToRtpState;
 use rtc::Established;
 use rtc::sdp::{IceCredentials, TrackDescription};
 use serde::{Deserialize, Serialize};
@@ -60,6 +61,41 @@ pub struct HandedSession {
     pub viewer: Vec<ViewerTrackPosition>,
     /// Transport-wide number of the next packet to a player.
     pub next_number: u16,
+    /// It plays a stream that comes as frames: it goes on with the bridge of that alone. Of releases that do
+    /// not say it, none does.
+    #[serde(default)]
+    pub is_bridged: bool,
+}
+
+impl HandedSession {
+    /// `app/stream`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.app, self.stream)
+    }
+}
+
+/// A bridge from frames to packets, whose publisher goes on.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct HandedBridge {
+    /// Index of the worker.
+    pub worker: usize,
+    /// Application.
+    pub app: String,
+    /// Stream within it.
+    pub stream: String,
+    /// When this was said: wall time, as NTP has it.
+    pub at: u64,
+    /// Where it is.
+    pub machine: FrameToRtpState,
+    /// Where it is as the publisher of packets.
+    pub publisher: PublisherPosition,
+}
+
+impl HandedBridge {
+    /// `app/stream`.
+    pub fn key(&self) -> String {
+        format!("{}/{}", self.app, self.stream)
+    }
 }
 
 /// Several sessions. In boxes: a block that grows is memory from the system, which takes its time just when
@@ -73,6 +109,8 @@ pub struct HandedOver {
     pub sessions: HandedSessions,
     /// Streams of `connections`.
     pub streams: Vec<HandedStream>,
+    /// Bridges of streams whose publishers are among `connections`.
+    pub bridges: Vec<HandedBridge>,
     /// TCP connections.
     pub connections: Vec<HandedSocket>,
 }
@@ -86,13 +124,21 @@ impl HandedOver {
 
     /// Adds what another worker has.
     pub fn extend(&mut self, other: Self) {
-        let Self { sessions, streams, connections } = other;
+        let Self { sessions, streams, bridges, connections } = other;
         self.sessions.extend(sessions);
         self.streams.extend(streams);
+        self.bridges.extend(bridges);
         self.connections.extend(connections);
     }
 
-    /// Publishers, with their streams, and the others.
+    /// Leaves out players by bridges that do not go over, or cannot be taken: they connect again.
+    pub fn keep_bridges(&mut self, are_taken: bool) {
+        self.bridges.retain(|_| are_taken);
+        let bridges: HashSet<_> = self.bridges.iter().map(HandedBridge::key).collect();
+        self.sessions.retain(|session| !session.is_bridged || bridges.contains(&session.key()));
+    }
+
+    /// Publishers, with their streams and bridges, and the others.
     pub fn split_publishers(self) -> (Self, Self) {
         let (sessions, other_sessions) =
             self.sessions.into_iter().partition(|session| session.role == RtcRole::Publish);
@@ -102,9 +148,13 @@ impl HandedOver {
         let homes: HashSet<_> = connections.iter().map(home).collect();
         let is_home = |stream: &HandedStream| homes.contains(&(stream.worker, stream.key()));
         let (streams, other_streams) = self.streams.into_iter().partition(is_home);
-        let others =
-            Self { sessions: other_sessions, streams: other_streams, connections: other_connections };
-        (Self { sessions, streams, connections }, others)
+        let others = Self {
+            sessions: other_sessions,
+            streams: other_streams,
+            bridges: Vec::new(),
+            connections: other_connections,
+        };
+        (Self { sessions, streams, bridges: self.bridges, connections }, others)
     }
 }
 
@@ -223,9 +273,10 @@ impl fmt::Debug for HandedUrl {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
+    use bridge::{BFrames, FrameToRtp, FrameToRtpSettings};
     use rtc::Path;
     use rtc::sdp::{FecFormat, Feedback, Format, RedFormat, Source};
     use rtp::extension::{Extension, ExtensionMap};
@@ -257,7 +308,7 @@ mod tests {
         }
     }
 
-    fn session() -> HandedSession {
+    pub(crate) fn session() -> HandedSession {
         let ice = |ufrag: &str| IceCredentials::new(ufrag, "0123456789012345678901").expect("credentials");
         let path = Path::udp("192.0.2.1:1".parse().expect("one"), "[2001:db8::1]:2".parse().expect("one"));
         let key =
@@ -297,6 +348,7 @@ mod tests {
             publisher: Some(PublisherPosition::default()),
             viewer: Vec::new(),
             next_number: 65_535,
+            is_bridged: true,
         }
     }
 
@@ -314,6 +366,41 @@ mod tests {
             Some((1 << 48) - 1)
         );
         assert_eq!(arrived.srtp.sent().next().map(|of| of.rtcp_next), Some(5));
+    }
+
+    #[test]
+    fn players_by_a_bridge_go_over_with_it_alone() {
+        #[expect(clippy::disallowed_methods, reason = "there is no other way to have an instant")]
+        let now = std::time::Instant::now();
+        let settings = FrameToRtpSettings { b_frames: BFrames::Drop, payload_bytes_max: 1_000 };
+        let bridge = HandedBridge {
+            worker: 0,
+            app: "live".to_owned(),
+            stream: "a".to_owned(),
+            at: 1 << 32,
+            machine: FrameToRtp::new(settings, now).state(now),
+            publisher: PublisherPosition::default(),
+        };
+        let of_packets = HandedSession { is_bridged: false, ..session() };
+        let of_another = HandedSession { stream: "b".to_owned(), ..session() };
+        let all = || HandedOver {
+            sessions: [session(), of_packets.clone(), of_another.clone()].map(Box::new).into(),
+            bridges: vec![bridge.clone()],
+            ..HandedOver::default()
+        };
+        let kept = |are_taken| {
+            let mut handed = all();
+            handed.keep_bridges(are_taken);
+            (handed.bridges.len(), handed.sessions.into_iter().map(|session| *session).collect::<Vec<_>>())
+        };
+        assert_eq!(kept(true), (1, vec![session(), of_packets.clone()]));
+        assert_eq!(kept(false), (0, vec![of_packets.clone()]));
+        // Of a release that knows nothing of it.
+        let mut before = serde_json::to_value(of_packets.clone()).expect("written");
+        before.as_object_mut().expect("a map").remove("is_bridged");
+        assert_eq!(serde_json::from_value::<HandedSession>(before).expect("read"), of_packets);
+        let (publishers, players) = all().split_publishers();
+        assert_eq!((publishers.bridges.len(), players.bridges.len()), (1, 0));
     }
 
     #[test]

@@ -38,6 +38,20 @@ pub struct NoAnswer {
     pub worker: usize,
 }
 
+/// One of several workers did not answer in time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Silent {
+    worker: usize,
+    /// It has the command, and may carry it out yet.
+    is_asked: bool,
+}
+
+impl From<Silent> for NoAnswer {
+    fn from(Silent { worker, .. }: Silent) -> Self {
+        Self { worker }
+    }
+}
+
 /// Sends a command to the worker with an index.
 type Send = dyn Fn(usize, Command) -> Result<(), WorkerUnavailable> + std::marker::Send + Sync;
 type Snapshots = Result<Vec<WorkerSnapshot>, NoAnswer>;
@@ -197,18 +211,22 @@ impl WorkerHandles {
     /// are about to say what they want.
     pub async fn hold(&self, period: Duration, with_datagrams: bool) -> Result<usize, NoAnswer> {
         let hold = |_, reply| Command::Hold { period, with_datagrams, reply };
-        self.ask_each(ANSWER_TIMEOUT, hold).await.into_iter().sum()
+        self.ask_each(ANSWER_TIMEOUT, hold)
+            .await
+            .into_iter()
+            .sum::<Result<usize, Silent>>()
+            .map_err(Into::into)
     }
 
-    /// Has all workers say what another process needs of their sessions, and of TCP connections if it can
-    /// have these, and send nothing more until they are let go.
-    pub async fn hand_over(&self, with_connections: bool) -> HandedOver {
-        let hand_over = |_, reply| Command::HandOver { with_connections, reply };
+    /// Has all workers say what another process needs of their sessions and TCP connections, and send nothing
+    /// more until they are let go.
+    pub async fn hand_over(&self) -> HandedOver {
+        let hand_over = |_, reply| Command::HandOver { reply };
         let mut handed = HandedOver::default();
         for of_worker in self.ask_each(HAND_OVER_TIMEOUT, hand_over).await {
             match of_worker {
                 Ok(of_worker) => handed.extend(of_worker),
-                Err(NoAnswer { worker }) => {
+                Err(Silent { worker, .. }) => {
                     tracing::warn!(worker, "a worker does not say what its sessions are: they end");
                 }
             }
@@ -224,7 +242,7 @@ impl WorkerHandles {
         for of_worker in self.ask_each(HAND_OVER_TIMEOUT, let_go).await {
             match of_worker {
                 Ok(of_worker) => ended.extend(of_worker),
-                Err(NoAnswer { worker }) => {
+                Err(Silent { worker, .. }) => {
                     tracing::warn!(worker, "a worker does not say which of its sessions have ended");
                 }
             }
@@ -255,6 +273,11 @@ impl WorkerHandles {
                 of_worker.streams.push(stream);
             }
         }
+        for bridge in handed.bridges {
+            if let Some(of_worker) = of_workers.get_mut(bridge.worker) {
+                of_worker.bridges.push(bridge);
+            }
+        }
         let asked: Vec<Vec<SessionId>> = of_workers.iter().map(|of| of.ids().collect()).collect();
         let resume = |worker: usize, reply| Command::Resume {
             sessions: std::mem::take(&mut of_workers[worker]),
@@ -262,9 +285,9 @@ impl WorkerHandles {
         };
         let taken = self.ask_each(HAND_OVER_TIMEOUT, resume).await;
         let taken = taken.into_iter().zip(asked).map(|(taken, asked)| {
-            taken.unwrap_or_else(|NoAnswer { worker }| {
-                tracing::error!(worker, "a worker does not say whether it goes on with sessions");
-                asked
+            taken.unwrap_or_else(|Silent { worker, is_asked }| {
+                tracing::error!(worker, is_asked, "a worker does not say whether it goes on with sessions");
+                if is_asked { asked } else { Vec::new() }
             })
         });
         taken.flatten().collect()
@@ -274,7 +297,7 @@ impl WorkerHandles {
     pub async fn go_on(&self, ended: Arc<[SessionId]>) {
         let go_on = |_, reply| Command::GoOn { ended: Arc::clone(&ended), reply };
         for of_worker in self.ask_each(HAND_OVER_TIMEOUT, go_on).await {
-            if let Err(NoAnswer { worker }) = of_worker {
+            if let Err(Silent { worker, .. }) = of_worker {
                 tracing::error!(worker, "a worker does not say that it goes on with sessions");
             }
         }
@@ -291,7 +314,8 @@ impl WorkerHandles {
 
     async fn ask_all(&self, listed: &Listed) -> Snapshots {
         let snapshot = |_, reply| Command::Snapshot { sessions: listed.clone(), reply };
-        self.ask_each(ANSWER_TIMEOUT, snapshot).await.into_iter().collect()
+        let answers = self.ask_each(ANSWER_TIMEOUT, snapshot).await.into_iter();
+        answers.map(|answer| answer.map_err(Into::into)).collect()
     }
 
     /// Asks all workers, before any answer is awaited: what they say belongs together as closely as may be.
@@ -299,7 +323,7 @@ impl WorkerHandles {
         &self,
         time: Duration,
         mut command: impl FnMut(usize, oneshot::Sender<T>) -> Command,
-    ) -> Vec<Result<T, NoAnswer>> {
+    ) -> Vec<Result<T, Silent>> {
         let mut ask = |worker| {
             let (reply, answer) = oneshot::channel();
             (worker, (self.send)(worker, command(worker, reply)), answer)
@@ -310,7 +334,8 @@ impl WorkerHandles {
         for (worker, sent, answer) in asked {
             answers.push(match (sent, timeout_at(deadline, answer).await) {
                 (Ok(()), Ok(Ok(answer))) => Ok(answer),
-                _ => Err(NoAnswer { worker }),
+                (Ok(()), _) => Err(Silent { worker, is_asked: true }),
+                (Err(WorkerUnavailable), _) => Err(Silent { worker, is_asked: false }),
             });
         }
         answers
@@ -347,8 +372,37 @@ impl std::fmt::Debug for WorkerHandles {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex as Locked;
+
     use super::*;
+    use crate::hand_over::tests::session;
     use crate::snapshot::WorkerCounters;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_late_worker_may_have_sessions_and_one_that_was_not_asked_has_none() {
+        let late = Locked::new(Vec::new());
+        let send = move |worker, command| match (worker, command) {
+            (0, Command::Resume { sessions, reply }) => {
+                let _ = reply.send(sessions.ids().collect());
+                Ok(())
+            }
+            (1, command) => {
+                late.lock().expect("no panic").push(command);
+                Ok(())
+            }
+            // Its queue is full.
+            _ => Err(WorkerUnavailable),
+        };
+        let handles = WorkerHandles::over(3, Box::new(send));
+        let ids = [0, 1, 2].map(|worker| SessionId::new(worker, 9));
+        let sessions = ids.map(|id| {
+            let mut session = session();
+            session.id = id;
+            Box::new(session)
+        });
+        let handed = HandedOver { sessions: sessions.into(), ..HandedOver::default() };
+        assert_eq!(handles.resume(handed).await, ids[..2]);
+    }
 
     #[test]
     fn load_decides_and_sessions_decide_between_equals() {

@@ -239,7 +239,9 @@ impl Worker {
         self.receive_messages();
         self.packets.receive_passed(&mut self.ctx);
         self.carry_out_actions();
-        self.take_transcoded_audio();
+        if !(self.bridges.is_held && self.datagrams_wait()) {
+            self.take_transcoded_audio();
+        }
         self.handle_commands();
         self.receive_segments();
         self.take_hook_answers();
@@ -325,7 +327,7 @@ impl Worker {
         Duration::from_millis(next_ms.saturating_sub(self.ctx.now_ms)).min(subsystems)
     }
 
-    fn datagrams_wait(&self) -> bool {
+    pub(crate) fn datagrams_wait(&self) -> bool {
         self.ctx.now_ms < self.datagrams_wait_until_ms
     }
 

@@ -28,13 +28,10 @@ const PENDING_BYTES_MAX: u64 = 64 << 20;
 
 impl Worker {
     /// What another process needs of the sessions that it can have. Nothing is sent to them from now on.
-    pub(crate) fn hand_over(&mut self, with_connections: bool) -> HandedOver {
+    pub(crate) fn hand_over(&mut self) -> HandedOver {
         let sessions = self.packets.hand_over(&mut self.ctx);
         self.connections.is_decided = false;
         let mut handed = HandedOver { sessions, ..HandedOver::default() };
-        if !with_connections {
-            return handed;
-        }
         let mut streams = BTreeSet::new();
         let (mut room, mut without_descriptor) = (PENDING_BYTES_MAX, 0);
         for conn in self.connections.sessions.ids() {
@@ -58,6 +55,9 @@ impl Worker {
             self.ctx.events.remove(socket);
             session.is_handed_over = true;
             streams.insert(stream);
+            if connection.media == HandedMedia::Publish {
+                handed.bridges.extend(self.handed_bridge(stream));
+            }
             handed.connections.push(HandedSocket { connection: Box::new(connection), socket: duplicate });
         }
         if without_descriptor > 0 {
@@ -137,6 +137,7 @@ impl Worker {
     pub(crate) fn go_on_with_sessions(&mut self, ended: &[SessionId]) {
         self.packets.go_on(&mut self.ctx, ended);
         self.frames.handed = HandedStreams::default();
+        self.bridges.handed.clear();
         for (_, session) in self.connections.sessions.iter_mut() {
             if session.is_handed_over && ended.contains(&session.id) {
                 session.ends_with = Some(EndReason::Kicked);
@@ -226,8 +227,11 @@ mod tests {
     use crate::net::listen::{Accepted, Door, Entry};
     use crate::net::tests::connected;
     use crate::net::{Readiness, Token};
-    use crate::packets::panic_tests::workers;
+    use crate::packets::hand_over::tests::session;
+    use crate::packets::panic_tests::{open_as, workers};
     use worker_api::auth::{Access, Policy, Rules};
+    use worker_api::hand_over::HandedSession;
+    use worker_api::rtc::RtcRole;
     use worker_api::settings::WorkerSettings;
 
     /// Sockets take little, so that players block.
@@ -396,7 +400,7 @@ mod tests {
                     turn(&mut old);
                 }
             }
-            let handed = old.hand_over(true);
+            let handed = old.hand_over();
             let pending: usize = handed.connections.iter().map(|one| one.connection.pending.len()).sum();
             assert_eq!(pending > 0, bytes > 1_000, "{bytes}: {pending} bytes");
             let (mut new, ids) = resumed(handed);
@@ -420,7 +424,7 @@ mod tests {
     #[test]
     fn nothing_is_read_or_written_until_it_is_decided() {
         let (mut old, mut publisher, mut player) = begun();
-        let handed = old.hand_over(true);
+        let handed = old.hand_over();
         let (mut new, ids) = resumed(handed);
         publisher.send(false, 1_000);
         for worker in [&mut old, &mut new] {
@@ -441,7 +445,7 @@ mod tests {
     #[test]
     fn who_has_let_go_ends_without_a_word() {
         let (mut old, mut publisher, mut player) = begun();
-        let (mut new, ids) = resumed(old.hand_over(true));
+        let (mut new, ids) = resumed(old.hand_over());
         old.let_go(&ids);
         new.go_on_with_sessions(&[]);
         old.drain(std::time::Duration::from_secs(2));
@@ -454,7 +458,7 @@ mod tests {
     #[test]
     fn what_is_ended_meanwhile_ends_in_the_process_that_goes_on() {
         let (mut old, _publisher, mut player) = begun();
-        let (mut new, ids) = resumed(old.hand_over(true));
+        let (mut new, ids) = resumed(old.hand_over());
         let plays = |session: &Session| session.player().is_some();
         let (conn, session) =
             old.connections.sessions.iter().find(|(_, session)| plays(session)).expect("a player");
@@ -471,7 +475,7 @@ mod tests {
     #[test]
     fn a_player_that_came_before_its_publisher_begins_at_a_key_frame() {
         let (mut old, mut publisher, _player) = begun();
-        let (publishers, players) = old.hand_over(true).split_publishers();
+        let (publishers, players) = old.hand_over().split_publishers();
         let mut new = worker();
         let mut early = Player::begin(&mut new);
         let mut ids = new.resume(publishers);
@@ -483,6 +487,29 @@ mod tests {
         (0..10).for_each(|_| turn(&mut new));
         publisher.send(true, 1_000);
         assert_eq!(early.read_to(&mut new, 6), [6]);
+    }
+
+    #[test]
+    fn players_by_a_bridge_go_on_with_it_alone() {
+        for has_bridge in [true, false] {
+            let (mut old, _publisher, _player) = begun();
+            open_as(&mut old, RtcRole::Play, "a").expect("a viewer");
+            let mut handed = old.hand_over();
+            assert_eq!(handed.bridges.len(), 1);
+            handed.bridges.retain(|_| has_bridge);
+            let (publishers, _) = handed.split_publishers();
+            let mut new = worker();
+            new.await_sessions(1_000);
+            assert_eq!(new.resume(publishers).len(), 1);
+            let viewer = HandedSession { is_bridged: true, ..*session(&new, RtcRole::Play, 500) };
+            let sessions = vec![Box::new(viewer)];
+            let resumed = new.resume(HandedOver { sessions: sessions.clone(), ..HandedOver::default() });
+            assert_eq!(resumed.len(), usize::from(has_bridge));
+            new.go_on_with_sessions(&[]);
+            let again = new.hand_over();
+            assert_eq!(again.bridges.len(), usize::from(has_bridge));
+            assert_eq!(again.sessions, if has_bridge { sessions } else { Vec::new() });
+        }
     }
 
     #[test]
@@ -514,7 +541,7 @@ mod tests {
     #[test]
     fn a_connection_whose_stream_is_taken_or_did_not_come_stays_with_the_other_process() {
         let (mut old, mut publisher, mut player) = begun();
-        let mut handed = old.hand_over(true);
+        let mut handed = old.hand_over();
         handed.streams.clear();
         let mut new = worker();
         let (publishers, _) = handed.split_publishers();
@@ -524,7 +551,7 @@ mod tests {
         old.let_go(&[]);
         let mut taken = worker();
         let _other = Publisher::begin(&mut taken);
-        let (publishers, _) = old.hand_over(true).split_publishers();
+        let (publishers, _) = old.hand_over().split_publishers();
         assert_eq!(taken.resume(publishers), []);
         assert_eq!(taken.frames.handed.waiting.len(), 1, "its players need its time");
         old.let_go(&[]);

@@ -152,6 +152,8 @@ struct Listing {
     tracks: Option<PublishedTracks>,
     /// What it would be as packets, if it sends frames.
     bridged: WebrtcAvailability,
+    /// Its bridge to packets goes on where one of another process was.
+    is_bridge_resumed: bool,
     /// Codecs of the present publisher of frames.
     codecs: Vec<Codec>,
     /// Workers with players, by lane.
@@ -367,6 +369,21 @@ impl Directory {
         Some((Epoch(inner.last_epoch), others))
     }
 
+    /// The bridge to packets of this publication goes on where one of another process was.
+    pub(crate) fn bridge_resumed(&self, key: &str, publication: Epoch) {
+        let mut inner = self.lock();
+        let listing = inner.streams.get_mut(key);
+        let is_it = |home: Home| home.epoch == publication;
+        if let Some(listing) = listing.filter(|listing| listing.home.is_some_and(is_it)) {
+            listing.is_bridge_resumed = true;
+        }
+    }
+
+    /// Whether the stream's bridge to packets goes on where one of another process was.
+    pub(crate) fn is_bridge_resumed(&self, key: &str) -> bool {
+        self.lock().streams.get(key).is_some_and(|listing| listing.is_bridge_resumed)
+    }
+
     /// What the frames of this publication, of these codecs, would be as packets, on nodes that bridge them.
     pub(crate) fn set_formats(
         &self,
@@ -458,6 +475,7 @@ impl Inner {
                 is_wanted: false,
                 tracks: None,
                 bridged: WebrtcAvailability::Unknown,
+                is_bridge_resumed: false,
                 codecs: Vec::new(),
                 subscribers: [Vec::new(), Vec::new()],
                 watching: Default::default(),
@@ -492,6 +510,7 @@ impl Listing {
     /// What is known of the formats was about the publisher before.
     fn forget_formats(&mut self) {
         self.bridged = WebrtcAvailability::Unknown;
+        self.is_bridge_resumed = false;
         self.codecs.clear();
     }
 

@@ -51,6 +51,7 @@ impl Worker {
         }
         let is_as_it_was = match role {
             RtcRole::Publish => self.ctx.directory.home(&key).is_none(),
+            RtcRole::Play if handed.is_bridged => self.ctx.directory.is_bridge_resumed(&key),
             // Of its own publisher: nobody else can publish packets yet.
             RtcRole::Play => matches!(self.ctx.directory.published(&key), Published::Packets(_)),
         };

@@ -21,6 +21,7 @@ impl Worker {
     /// Takes sessions of another process. Those that it has.
     pub(crate) fn resume(&mut self, handed: HandedOver) -> Vec<SessionId> {
         let mut resumed = self.resume_sessions(handed.sessions);
+        self.bridges.handed.extend(handed.bridges.into_iter().map(|bridge| (bridge.key(), bridge)));
         self.frames.handed.waiting.extend(handed.streams.into_iter().map(|stream| (stream.key(), stream)));
         for HandedSocket { connection, socket } in handed.connections {
             let id = connection.id;
@@ -129,6 +130,7 @@ impl Worker {
         let publish = Publish { stream, epoch: claim.epoch, read_at_ms: None };
         self.connections.sessions[conn].media = Media::Publish(publish);
         self.connections.columns.takes_role(conn, Role::Publisher, frames_reference(stream));
+        self.resume_bridge(stream);
         self.describe_as_packets(stream);
         self.bridge_claimed(&claim);
         Ok(())

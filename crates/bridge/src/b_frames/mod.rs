@@ -20,20 +20,22 @@ mod verdict;
 use media::bitstream::Nals;
 use media::config::RecordError;
 use rtp::payload::Codec;
+use serde::{Deserialize, Serialize};
 use verdict::Stop;
 pub use verdict::{B_FRAMES_WARNING, BFrames, Dropped, Refusal, Verdict};
 
 /// Frames of one configuration: keeps what can be shown in the order it is sent.
 ///
 /// **Make a new one when the sequence header changes, and only then.** After one frame was refused, all are.
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PictureFilter {
     codec: ByCodec,
     b_frames: BFrames,
+    #[serde(skip)]
     refused: Option<Refusal>,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 enum ByCodec {
     H264(Box<h264::Filter>),
     H265(Box<h265::Filter>),

@@ -1,9 +1,10 @@
 //! What becomes of a frame, why, and what the codecs see in one.
 
 use media::bitstream::Malformed;
+use serde::{Deserialize, Serialize};
 
 /// What becomes of a stream whose pictures are not shown in the order they are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum BFrames {
     /// Pictures that no other needs are left out.
     #[default]
@@ -94,7 +95,7 @@ pub(super) struct Seen {
 }
 
 /// How far a stream has come, whichever its codec.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Gate {
     /// A picture a decoder can start with was there, and nothing has been broken since.
     pub(super) started: bool,

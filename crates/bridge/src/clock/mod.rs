@@ -18,6 +18,8 @@ pub use timestamps::{AudioTimestamps, VideoTimestamps, rtp_timestamp};
 
 use std::time::{Duration, Instant};
 
+use serde::{Deserialize, Serialize};
+
 /// Stream time in terms of our clock: which stream time it is now, by the times of frames as they arrive.
 ///
 /// The times are the publisher's, whose clock runs fast or slow, and frames arrive late: some at
@@ -42,10 +44,50 @@ struct ReportedDelay {
     moved_us: i64,
 }
 
+/// Where a [`StreamClock`] is, for another process to go on with: as of the instant it was asked.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StreamClockState {
+    /// How long ago the stretch of the least delay began, and the least delays.
+    since_us: i64,
+    before: Option<i64>,
+    current: Option<i64>,
+    /// What is reported: the delay, how long since, and how long ago it moved.
+    reported: Option<(i64, i64, i64)>,
+}
+
 impl StreamClock {
     /// A clock of a stream of which nothing has arrived.
     pub fn new(now: Instant) -> Self {
         Self { base: now, least: LeastDelay::default(), reported: None, suspect_us: None }
+    }
+
+    /// Where it is.
+    pub fn state(&self, now: Instant) -> StreamClockState {
+        let at_us = micros(self.base, now);
+        let LeastDelay { since_us, before, current } = self.least;
+        let moved = |of: ReportedDelay| (of.delay_us - at_us, at_us - of.since_us, at_us - of.moved_us);
+        StreamClockState {
+            since_us: at_us - since_us,
+            before: before.map(|delay_us| delay_us - at_us),
+            current: current.map(|delay_us| delay_us - at_us),
+            reported: self.reported.map(moved),
+        }
+    }
+
+    /// One that goes on where another was at `at`.
+    pub fn resumed(at: Instant, state: StreamClockState) -> Self {
+        let StreamClockState { since_us, before, current, reported } = state;
+        let moved = |(delay_us, since_us, moved_us): (i64, i64, i64)| ReportedDelay {
+            delay_us,
+            since_us: -since_us,
+            moved_us: -moved_us,
+        };
+        Self {
+            base: at,
+            least: LeastDelay { since_us: -since_us, before, current },
+            reported: reported.map(moved),
+            suspect_us: None,
+        }
     }
 
     /// A frame with this decoding time arrived, in microseconds of stream time.

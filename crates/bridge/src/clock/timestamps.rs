@@ -6,6 +6,8 @@
 //! here adds up: an output is never further from its input than a few milliseconds, whatever the
 //! publisher's clocks do.
 
+use serde::{Deserialize, Serialize};
+
 /// A time in microseconds in units of a clock, modulo 2^32 as on the wire.
 pub fn rtp_timestamp(time_us: i64, clock_rate: u32) -> u32 {
     let rate = i64::from(clock_rate);
@@ -15,12 +17,12 @@ pub fn rtp_timestamp(time_us: i64, clock_rate: u32) -> u32 {
 }
 
 /// Timestamps of video, 90 kHz: strictly rising, and evenly spaced if the pictures are.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct VideoTimestamps {
     last: Option<LastPicture>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct LastPicture {
     /// What was given out.
     given: i64,
@@ -65,13 +67,13 @@ impl VideoTimestamps {
 }
 
 /// Timestamps of audio: they follow the samples while the times agree with those, and the times where not.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct AudioTimestamps {
     clock_rate: u32,
     last: Option<LastAudio>,
 }
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 struct LastAudio {
     /// Given out last, and the duration of that piece; in units.
     given: i64,

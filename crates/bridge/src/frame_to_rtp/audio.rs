@@ -5,14 +5,16 @@ use std::sync::Arc;
 use media::{CodecConfig, CodedAudio, Frame, FrameRole, Timestamp, TrackId};
 use rtp::packetize::{Sender, audio as packetize};
 use rtp::payload::{Codec, opus::Toc};
+use serde::{Deserialize, Serialize};
 
 use super::g711::{self, Law};
 use super::{AUDIO_SSRC, FrameToRtpSettings, FrameToRtpStats, PacketsOut, payload_type};
 use crate::clock::AudioTimestamps;
 use crate::refusal::TrackRefusal;
 
-/// The audio track of a bridge.
-#[derive(Debug)]
+/// The audio track of a bridge. Another process may go on with it, perhaps of a neighbouring release: a field
+/// that is added needs a default.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Audio {
     pub(super) sender: Sender,
     clock_rate: u32,
@@ -20,13 +22,15 @@ pub(super) struct Audio {
     /// Of several tracks, the first that came is sent.
     track: Option<TrackId>,
     /// Format of the publisher, once it is known.
-    source: Option<Arc<CodecConfig>>,
+    source: Option<CodecConfig>,
     is_transcoded: bool,
     /// `source` is to go with the next frame to the transcoder.
     source_is_new: bool,
     published: Option<Codec>,
+    #[serde(skip)]
     refused: Option<TrackRefusal>,
     /// Memory for samples of G.711.
+    #[serde(skip)]
     samples: Vec<u8>,
     /// Nothing was sent yet of this publisher.
     begins: bool,
@@ -50,6 +54,12 @@ impl Audio {
             begins: true,
             is_over: false,
         }
+    }
+
+    /// For another process, whose transcoder has to hear the format. What is refused is looked at again there.
+    pub(super) fn handed(&self) -> Self {
+        let source = self.source.clone().filter(|_| self.refused.is_none());
+        Self { source, refused: None, source_is_new: self.is_transcoded, ..self.clone() }
     }
 
     /// Also of audio that has ended: it may go on.
@@ -113,7 +123,8 @@ impl Audio {
             Codec::Aac | Codec::Mp3 => {
                 let data = frame.data();
                 if !data.is_empty() {
-                    let format = self.source.clone().filter(|_| std::mem::take(&mut self.source_is_new));
+                    let is_new = std::mem::take(&mut self.source_is_new);
+                    let format = self.source.as_ref().filter(|_| is_new).cloned().map(Arc::new);
                     out.audio.push(CodedAudio { pts_us, format, data: data.to_vec() });
                 }
                 !data.is_empty()
@@ -145,7 +156,7 @@ impl Audio {
             // MP3 frames may differ in it; the decoder copes.
             channels: if frame.codec == Codec::Mp3 { 0 } else { frame.channels },
         };
-        if self.source.as_deref() == Some(&source) {
+        if self.source.as_ref() == Some(&source) {
             return false;
         }
         self.begins = true;
@@ -161,7 +172,7 @@ impl Audio {
                 }
             }
         }
-        self.source = Some(Arc::new(source));
+        self.source = Some(source);
         true
     }
 

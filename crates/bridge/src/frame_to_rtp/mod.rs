@@ -20,9 +20,10 @@ use media::{CodedAudio, Frame, FrameRole, MediaKind, Timestamp};
 use rtp::HeaderFields;
 use rtp::packetize::PacketSlab;
 use rtp::payload::Codec;
+use serde::{Deserialize, Serialize};
 
 use crate::b_frames::BFrames;
-use crate::clock::{ClockMappings, MappingSchedule, StreamClock};
+use crate::clock::{ClockMappings, MappingSchedule, StreamClock, StreamClockState};
 use crate::refusal::{Refused, TrackRefusal};
 use audio::Audio;
 use video::Video;
@@ -54,7 +55,7 @@ pub struct FrameToRtpStats {
 }
 
 /// Video as it is offered to viewers.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PublishedVideo {
     /// Payload format.
     pub codec: Codec,
@@ -127,6 +128,14 @@ pub struct FrameToRtp {
     stats: FrameToRtpStats,
 }
 
+/// Where a bridge is, for another process to go on with.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct FrameToRtpState {
+    video: Video,
+    audio: Audio,
+    clock: StreamClockState,
+}
+
 impl FrameToRtp {
     /// A bridge nothing has gone through.
     pub fn new(settings: FrameToRtpSettings, now: Instant) -> Self {
@@ -141,6 +150,21 @@ impl FrameToRtp {
             formats: PublishedFormats::default(),
             stats: FrameToRtpStats::default(),
         }
+    }
+
+    /// Where it is.
+    pub fn state(&self, now: Instant) -> FrameToRtpState {
+        let (video, audio) = (self.video.handed(), self.audio.handed());
+        FrameToRtpState { video, audio, clock: self.clock.state(now) }
+    }
+
+    /// One that goes on where another was at `at`: with the next frame, under the numbers that follow. It has
+    /// to get the headers of the stream again.
+    pub fn resumed(settings: FrameToRtpSettings, at: Instant, state: FrameToRtpState) -> Self {
+        let FrameToRtpState { video, audio, clock } = state;
+        let formats = formats_of(&video, &audio);
+        let clock = StreamClock::resumed(at, clock);
+        Self { video, audio, clock, formats, ..Self::new(settings, at) }
     }
 
     /// A frame of the stream, headers included; `time` is its decoding time on the stream's timeline.

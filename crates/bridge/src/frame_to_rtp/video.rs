@@ -4,6 +4,7 @@ use media::bitstream::Nals;
 use media::{CodecConfig, Frame, FrameRole, Timestamp, TrackId};
 use rtp::packetize::{Sender, av1, h264, h265, vp8, vp9};
 use rtp::payload::{Codec, MediaKind};
+use serde::{Deserialize, Serialize};
 
 use super::{
     FrameToRtpSettings, FrameToRtpStats, PacketsOut, PublishedVideo, VIDEO_SSRC, filler_frame, payload_type,
@@ -12,8 +13,9 @@ use crate::b_frames::{B_FRAMES_WARNING, Dropped, PictureFilter, Verdict};
 use crate::clock::VideoTimestamps;
 use crate::refusal::TrackRefusal;
 
-/// The video track of a bridge.
-#[derive(Debug)]
+/// The video track of a bridge. Another process may go on with it, perhaps of a neighbouring release: a field
+/// that is added needs a default.
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Video {
     pub(super) sender: Sender,
     timestamps: VideoTimestamps,
@@ -25,6 +27,7 @@ pub(super) struct Video {
     source: Option<CodecConfig>,
     coding: Option<Coding>,
     published: Option<PublishedVideo>,
+    #[serde(skip)]
     refused: Option<TrackRefusal>,
     /// The operator has been warned of B-frames: once a publisher.
     is_warned: bool,
@@ -36,11 +39,11 @@ pub(super) struct Video {
 }
 
 /// State of a codec from frame to frame.
-#[derive(Debug)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 enum Coding {
     /// H.264 and H.265: the filter decides which pictures are sent, with which parameter sets ahead of them,
     /// and puts the NAL units of the current one here.
-    Nal(Box<PictureFilter>, Nals),
+    Nal(Box<PictureFilter>, #[serde(skip)] Nals),
     /// AV1: OBUs of the record, to be repeated in front of key frames that bring no sequence header. Pictures
     /// are sent in the order they are shown: what is shown later is hidden inside the unit of an earlier one,
     /// and stays there.
@@ -66,6 +69,12 @@ impl Video {
             is_over: false,
             shown: None,
         }
+    }
+
+    /// For another process. What is refused is looked at again there.
+    pub(super) fn handed(&self) -> Self {
+        let source = self.source.clone().filter(|_| self.refused.is_none());
+        Self { source, refused: None, ..self.clone() }
     }
 
     /// Also of video that has ended: it may go on, and viewers who join until then get filler frames.

@@ -4,7 +4,8 @@
 //! old ─▶ Sockets    what listens, with the sockets
 //! new ─▶ Prepared   configuration read, all addresses there, threads not started
 //! old ─▶ Session    one that goes over, and Url
-//! old ─▶ Stream     one of TCP connections; Connection: one of these, with its socket; from version 3 on
+//! old ─▶ Stream     one of TCP connections; Connection: one of these, with its socket
+//! old ─▶ Bridge     one of a stream to packets, from version 4 on
 //! old ─▶ Go         the old one accepts nobody any more
 //! new ─▶ Resumed    the sessions and connections that it has
 //! new ─▶ Serving    it accepts, and goes on with them once it is said that they are its own
@@ -22,9 +23,9 @@ use worker_api::snapshot::SessionId;
 use worker_api::sockets::SocketPlace;
 
 /// The version of these messages that this release speaks. It understands the one before, too.
-pub(super) const VERSION: u32 = 3;
-/// From this version on TCP connections go over.
-pub(super) const WITH_CONNECTIONS: u32 = 3;
+pub(super) const VERSION: u32 = 4;
+/// From this version on bridges go over, and WebRTC players of what comes as frames.
+pub(super) const WITH_BRIDGES: u32 = 4;
 
 /// What the old server says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -37,6 +38,8 @@ pub(super) enum ToNew {
     Url(#[serde(with = "serde_bytes")] Vec<u8>),
     /// A stream of connections.
     Stream(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// A bridge of one of these to packets.
+    Bridge(#[serde(with = "serde_bytes")] Vec<u8>),
     /// A TCP connection. Its socket goes with the message.
     Connection(#[serde(with = "serde_bytes")] Vec<u8>),
     Go,

@@ -129,6 +129,7 @@ impl Predecessor {
                     self.sessions.sessions.extend(read(&bytes).map(Box::new));
                 }
                 Ok((ToNew::Stream(bytes), _)) => self.sessions.streams.extend(read(&bytes)),
+                Ok((ToNew::Bridge(bytes), _)) => self.sessions.bridges.extend(read(&bytes)),
                 Ok((ToNew::Connection(bytes), sockets)) => {
                     let both = read(&bytes).zip(sockets.into_iter().next());
                     let connections = both.map(|(connection, socket)| HandedSocket { connection, socket });

@@ -13,7 +13,7 @@ use worker_api::sockets::BoundSocket;
 
 use super::ENVIRONMENT;
 use super::channel::{BYTES_MAX, Channel, is_gone};
-use super::messages::{Sockets, ToNew, ToOld, VERSION, WITH_CONNECTIONS, understands};
+use super::messages::{Sockets, ToNew, ToOld, VERSION, WITH_BRIDGES, understands};
 
 /// How long the new server may take until it is prepared: it asks hooks, key sets and name servers.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -104,9 +104,9 @@ impl Successor {
         &self.release
     }
 
-    /// Whether TCP connections go over to it, which a release of version 2 knows nothing of.
-    pub(crate) fn takes_connections(&self) -> bool {
-        self.version >= WITH_CONNECTIONS
+    /// Whether bridges go over to it, which a release of version 3 knows nothing of.
+    pub(crate) fn takes_bridges(&self) -> bool {
+        self.version >= WITH_BRIDGES
     }
 
     /// Has it serve, and take these sessions; blocks. Answers with those that it has, in ascending order: it
@@ -145,15 +145,15 @@ impl Successor {
             let url = written(rmp_serde::to_vec_named(url))?;
             self.channel.send(&ToNew::Url(url), &[], SEND_TIMEOUT)?;
         }
-        if !self.takes_connections() {
-            // It would not know what these messages are.
-            return Ok(());
-        }
         // With what is around them. One that is too long is not taken, as if it could not be read.
         let has_room = |bytes: &Vec<u8>| bytes.len() < BYTES_MAX - AROUND_BYTES;
         for stream in &handed.streams {
             let stream = Some(written(rmp_serde::to_vec_named(stream))?).filter(has_room);
             stream.map_or(Ok(()), |one| self.channel.send(&ToNew::Stream(one), &[], SEND_TIMEOUT))?;
+        }
+        for bridge in &handed.bridges {
+            let bridge = Some(written(rmp_serde::to_vec_named(bridge))?).filter(has_room);
+            bridge.map_or(Ok(()), |one| self.channel.send(&ToNew::Bridge(one), &[], SEND_TIMEOUT))?;
         }
         for HandedSocket { connection, socket } in &handed.connections {
             let connection = Some(written(rmp_serde::to_vec_named(connection))?).filter(has_room);
@@ -295,7 +295,7 @@ mod tests {
         );
         let mut new =
             started(&format!("{}{serving}exec sleep 600", prepared(VERSION - 1))).expect("prepared");
-        assert!(!new.takes_connections());
+        assert!(!new.takes_bridges());
         assert_eq!(new.go(&handed, &[]), Ok(vec![SessionId::new(0, 1), SessionId::new(1, 2)]));
         new.let_go(Vec::new()).expect("said");
         new.finished();

@@ -143,6 +143,7 @@ mod top_terminal;
 mod ts_sections;
 mod two_workers;
 mod upgrade;
+mod upgrade_bridged;
 mod upgrade_connections;
 mod vod;
 mod webrtc_clients;

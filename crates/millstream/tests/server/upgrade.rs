@@ -411,7 +411,7 @@ pub(crate) fn assert_not_taken_over(server: &Server) {
 /// It hears all of this one's sessions, and ends; the second one does so when it has said that it has them.
 #[test]
 fn webrtc_sessions_go_on_when_the_other_process_ends_in_the_middle() {
-    let (program, server) = StandIn::serve(2, 2);
+    let (program, server) = StandIn::serve(4, 2);
     let mut call = Call::begin(&server, 2);
     let mut fails = || {
         std::thread::scope(|scope| {

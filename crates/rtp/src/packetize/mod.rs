@@ -18,6 +18,8 @@ pub mod h265;
 pub mod vp8;
 pub mod vp9;
 
+use serde::{Deserialize, Serialize};
+
 use crate::{FIXED_HEADER_LEN, HeaderFields};
 
 /// Smallest supported payload limit, in bytes; a lower one is raised to this.
@@ -29,7 +31,7 @@ pub const PAYLOAD_BYTES_MIN: usize = 64;
 pub const PAYLOAD_BYTES_MAX: usize = crate::PACKET_LEN_MAX - FIXED_HEADER_LEN;
 
 /// The sender's side of one SSRC: what its packets have in common, and their numbers.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sender {
     /// SSRC.
     pub ssrc: u32,

@@ -15,6 +15,7 @@ use crate::ids::{BridgeId, FrameStreamId, PacketStreamId};
 use crate::mailbox::{MessageBody, Start};
 use crate::publication::{LaneStream, Remote, Source};
 use crate::registry::{Epoch, Lane, Origin, StreamId};
+use worker_api::hand_over::HandedBridge;
 use worker_api::settings::BridgeSettings;
 use worker_api::snapshot::BridgeDirection;
 
@@ -33,6 +34,11 @@ const TURN_PACKETS: u64 = 4_000;
 impl Worker {
     /// Somebody wants a stream as packets: begins the bridge, if the stream is published here as frames.
     pub(crate) fn bridge_to_packets(&mut self, id: StreamId) {
+        self.begin_bridge_to_packets(id, None);
+    }
+
+    /// The same; it goes on where one of another process was, if there is one.
+    pub(super) fn begin_bridge_to_packets(&mut self, id: StreamId, handed: Option<HandedBridge>) {
         let Some(frames) = self.frames.find(id) else { return };
         let local = &self.frames.streams[frames];
         let Some(Source { epoch: publication, origin: Origin::Connection(_) }) = local.publication.source
@@ -50,14 +56,18 @@ impl Worker {
         };
         let name = (local.publication.app(), local.publication.name());
         let packets = self.packets.streams.find_or_insert(id, name, local.settings.wait_for_publisher);
-        self.packets.streams[packets].sfu.publisher_started(
-            self.ctx.now,
-            epoch.0,
-            describe::virtual_publisher(),
-        );
+        let sfu = &mut self.packets.streams[packets].sfu;
+        sfu.publisher_started(self.ctx.now, epoch.0, describe::virtual_publisher());
+        let machine = match &handed {
+            Some(handed) => {
+                sfu.resume_publisher(self.ctx.now, &handed.publisher);
+                self.resumed_machine(frames, handed)
+            }
+            None => FrameToRtp::new(frame_to_rtp_settings(settings), self.ctx.now),
+        };
         let source = Source { epoch, origin: Origin::Bridge };
-        self.start_source(LaneStream::Packets(packets), source, Some(describe::tracks(&Default::default())));
-        let machine = FrameToRtp::new(frame_to_rtp_settings(settings), self.ctx.now);
+        let tracks = describe::tracks(machine.formats());
+        self.start_source(LaneStream::Packets(packets), source, Some(tracks));
         let machine = Machine::FrameToRtp(Box::new(machine));
         let epochs = (publication, epoch);
         let index = self.bridges.insert(&self.ctx, (id, key), (frames, packets), epochs, machine);
@@ -68,6 +78,9 @@ impl Worker {
         // A defect may have ended it.
         if self.bridges.slab.get(index).is_none_or(|bridge| bridge.epoch != epoch) {
             return;
+        }
+        if let Some(handed) = handed {
+            self.ctx.directory.bridge_resumed(&handed.key(), publication);
         }
         for worker in others {
             self.add_remote(Lane::Packets, worker, id);
@@ -220,6 +233,8 @@ impl Worker {
             let local = &self.frames.streams[bridge.frames];
             let entry = &self.packets.streams[bridge.packets];
             let linger_ms = local.settings.bridge.linger.as_millis() as u64;
+            // Players of one that goes on in another process may be about to come.
+            let may_end = !self.packets.is_frozen();
             let is_idle = match bridge.machine {
                 Machine::FrameToRtp(_) => {
                     entry.publication.players == 0 && entry.publication.remotes.is_empty()
@@ -233,7 +248,7 @@ impl Worker {
                 bridge.cost.video.sample();
                 bridge.cost.audio.sample();
             }
-            let since_ms = is_idle.then(|| bridge.idle_since_ms.unwrap_or(self.ctx.now_ms));
+            let since_ms = (is_idle && may_end).then(|| bridge.idle_since_ms.unwrap_or(self.ctx.now_ms));
             bridge.idle_since_ms = since_ms;
             if since_ms.is_some_and(|since_ms| self.ctx.now_ms - since_ms >= linger_ms) {
                 self.bridge_end(index, BridgeEnd::NoPlayer);

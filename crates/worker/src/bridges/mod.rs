@@ -13,12 +13,13 @@
 //!
 //! [`Bridges`] owns the bridges, their timers and counters, and knows no stream: what goes in is an argument,
 //! what comes out is an [`Output`], which the worker puts into the streams it is for (`run.rs`). It also
-//! begins and ends bridges (`begin.rs`). `transcoding.rs` is the way of audio, `describe.rs` says what a
+//! begins and ends bridges (`begin.rs`, `hand_over.rs`). `transcoding.rs` is the way of audio, `describe.rs` says what a
 //! stream of frames is as packets, `report.rs` what bridges cost. Media itself is the business of the
 //! crates `bridge` and `transcode`.
 
 mod begin;
 mod describe;
+mod hand_over;
 mod report;
 mod run;
 mod transcoding;
@@ -36,6 +37,7 @@ use crate::ids::{BridgeId, FrameStreamId, PacketStreamId, Table};
 use crate::net::Clock;
 use crate::registry::{Epoch, StreamId};
 use crate::timers::Timers;
+use worker_api::hand_over::HandedBridge;
 use worker_api::snapshot::BridgeCounters;
 
 /// What a bridge does.
@@ -104,6 +106,10 @@ pub(crate) struct Bridges {
     /// Streams to be described as packets again, and when; each waits as long. An entry counts only if it is
     /// the one that its stream was last set to.
     descriptions: VecDeque<(u64, FrameStreamId)>,
+    /// Audio that has been transcoded is left to wait: another process is about to go on with bridges.
+    pub(crate) is_held: bool,
+    /// Of another process, by the keys of their streams, until their publishers are here.
+    pub(crate) handed: HashMap<String, HandedBridge>,
     /// Kept for its memory.
     spare: (PacketsOut, FramesOut),
 }
@@ -118,6 +124,8 @@ impl Bridges {
             counters: BridgeCounters::default(),
             timers: Timers::default(),
             descriptions: VecDeque::new(),
+            is_held: false,
+            handed: HashMap::new(),
             spare: Default::default(),
         }
     }

@@ -65,8 +65,12 @@ impl Packets {
         let ice = session.transport.peer.established(ctx.now)?;
         let stream = self.streams.get(session.streams().next()?)?;
         let published = &stream.publication;
-        let is_packets = matches!(ctx.directory.published(&published.key), Published::Packets(_));
-        let is_of_client = is_packets && !stream.is_sent_on && published.source.is_some();
+        let is_bridged = match ctx.directory.published(&published.key) {
+            Published::Packets(_) => false,
+            Published::Frames(_) => true,
+            Published::Nobody => return None,
+        };
+        let is_of_client = !stream.is_sent_on && published.source.is_some();
         if ice.path.transport != Transport::Udp || !is_of_client {
             return None;
         }
@@ -102,6 +106,7 @@ impl Packets {
             publisher: publication.map(|_| stream.sfu.publisher_position(ctx.now)),
             viewer: viewer.map(|viewer| stream.sfu.viewer_position(ctx.now, viewer)).unwrap_or_default(),
             next_number: send.pacer.as_ref().map_or(0, |pacer| pacer.next_number()),
+            is_bridged,
         })
     }
 
@@ -133,6 +138,11 @@ impl Packets {
                 trace.end(now, EndReason::Draining);
             }
         }
+    }
+
+    /// Whether nothing is sent until it is known which sessions go on here.
+    pub(crate) fn is_frozen(&self) -> bool {
+        self.is_frozen
     }
 
     /// Sends nothing until it is known which sessions go on here.
@@ -248,7 +258,7 @@ fn contexts(keys: &SrtpKeys) -> Option<(InboundContext, OutboundContext)> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::time::Duration;
 
     use rtc::sdp::{Feedback, Format, IceCredentials, Source, TrackDescription};
@@ -262,7 +272,7 @@ mod tests {
     use crate::packets::panic_tests::worker;
 
     /// A session as another process hands it over, whose client is at a port of 192.0.2.1.
-    fn session(worker: &Worker, role: RtcRole, client: u16) -> Box<HandedSession> {
+    pub(crate) fn session(worker: &Worker, role: RtcRole, client: u16) -> Box<HandedSession> {
         let key = |byte: u8| MasterKey::new(Profile::AeadAes128Gcm, &[byte; 16], &[9; 12]).expect("a key");
         let ice =
             |ufrag: &str| IceCredentials::new(ufrag, "0123456789012345678901234567").expect("credentials");
@@ -300,6 +310,7 @@ mod tests {
             publisher: (role == RtcRole::Publish).then(Default::default),
             viewer: Vec::new(),
             next_number: if role == RtcRole::Play { 4_711 } else { 0 },
+            is_bridged: false,
         })
     }
 

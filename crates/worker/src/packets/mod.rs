@@ -11,7 +11,7 @@
 #[cfg(feature = "simulated")]
 mod audit;
 mod forward;
-mod hand_over;
+pub(crate) mod hand_over;
 pub(crate) mod inputs;
 mod layers;
 mod lifecycle;

@@ -20,9 +20,10 @@ use super::verdict::{Gate, Refusal, Seen, Stop};
 use media::bitstream::{BitReader, Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_avcc};
 use media::h264_fmtp;
+use serde::{Deserialize, Serialize};
 
 /// See [`super::PictureFilter`].
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Filter {
     length_bytes: u8,
     pub(super) gate: Gate,
@@ -43,11 +44,12 @@ pub(super) struct Filter {
     sent_references: References,
     /// Pictures so far, to tell them apart.
     pictures: u64,
+    #[serde(skip)]
     picture: Option<Picture>,
 }
 
 /// The picture whose slices are coming.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Picture {
     header: SliceHeader,
     order: i64,
@@ -56,7 +58,7 @@ struct Picture {
 }
 
 /// In which form a picture is sent.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Sent {
     No,
     AsItIs,
@@ -339,14 +341,37 @@ const X264_OPTIONS: [u8; 16] =
     [0xdc, 0x45, 0xe9, 0xbd, 0xe6, 0xd9, 0x48, 0xb7, 0x96, 0x2c, 0xd8, 0x20, 0xd9, 0x23, 0xee, 0xef];
 
 /// Parameter sets of a stream.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "Units", into = "Units")]
 struct Sets {
     sequence: Vec<Set<Sps>>,
     picture: Vec<Set<Pps>>,
 }
 
+/// The NAL units of the sets, for another process.
+#[derive(Serialize, Deserialize)]
+struct Units(Vec<Vec<u8>>);
+
+impl From<Sets> for Units {
+    fn from(sets: Sets) -> Self {
+        let sequence = sets.sequence.into_iter().map(|set| set.unit);
+        Self(sequence.chain(sets.picture.into_iter().map(|set| set.unit)).collect())
+    }
+}
+
+impl TryFrom<Units> for Sets {
+    type Error = &'static str;
+
+    fn try_from(Units(units): Units) -> Result<Self, Self::Error> {
+        let mut sets = Self::default();
+        let mut put = units.iter().map(|unit| sets.put(unit));
+        put.all(|put| put.is_ok()).then_some(()).ok_or("a parameter set is broken")?;
+        Ok(sets)
+    }
+}
+
 /// One set: what it says, and its NAL unit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Set<T> {
     fields: T,
     unit: Vec<u8>,

@@ -8,11 +8,13 @@
 //!
 //! Lists of frames only: nothing is rewritten in streams of fields.
 
+use serde::{Deserialize, Serialize};
+
 use super::sets::{PictureOrderType, Sps};
 use super::slice::{Marking, Markings, Modification, SliceHeader, SliceKind, Structure};
 
 /// What the order of the next picture is derived from.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct PictureOrder {
     /// Of the last reference picture, type 0.
     msb: i64,
@@ -82,7 +84,7 @@ const LIST_MAX: usize = 33;
 pub(crate) type Lists = [Vec<Option<u64>>; 2];
 
 /// A reference picture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Reference {
     /// Which picture it is; `None` in a list only, where a picture is missing.
     picture: Option<u64>,
@@ -92,7 +94,7 @@ struct Reference {
 }
 
 /// All reference pictures at one point of decoding.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct References {
     kept: Vec<Reference>,
     last_frame_num: u32,

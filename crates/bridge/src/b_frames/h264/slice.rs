@@ -7,6 +7,7 @@
 
 use super::sets::{PictureOrderType, Pps, Sps};
 use media::bitstream::{BitReader, BitWriter, Malformed, Rest, escape_on};
+use serde::{Deserialize, Serialize};
 
 /// Changes of a reference list in one slice; the standard has at most one for each of 32 entries, and an end.
 const MODIFICATIONS_MAX: usize = 66;
@@ -22,7 +23,7 @@ pub(crate) enum SliceKind {
 }
 
 /// What of a picture is coded.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) enum Structure {
     Frame,
     Top,

@@ -18,9 +18,10 @@ use super::verdict::{Gate, Refusal, Seen, Stop};
 use media::bitstream::{Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_hvcc};
 use media::h265_fmtp;
+use serde::{Deserialize, Serialize};
 
 /// See [`super::PictureFilter`].
-#[derive(Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct Filter {
     length_bytes: u8,
     pub(super) gate: Gate,
@@ -34,6 +35,7 @@ pub(super) struct Filter {
     /// sent.
     left_out: Vec<i64>,
     /// Whether the picture whose slices are coming is sent.
+    #[serde(skip)]
     sent: bool,
 }
 
@@ -208,15 +210,39 @@ const X265_OPTIONS: [u8; 16] =
     [0x2c, 0xa2, 0xde, 0x09, 0xb5, 0x17, 0x47, 0xdb, 0xbb, 0x55, 0xa4, 0xfe, 0x7f, 0xc2, 0xfc, 0x4e];
 
 /// Parameter sets of a stream.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[serde(try_from = "Units", into = "Units")]
 struct Sets {
     video: Vec<Set<u8>>,
     sequence: Vec<Set<Sps>>,
     picture: Vec<Set<Pps>>,
 }
 
+/// The NAL units of the sets, for another process.
+#[derive(Serialize, Deserialize)]
+struct Units(Vec<Vec<u8>>);
+
+impl From<Sets> for Units {
+    fn from(sets: Sets) -> Self {
+        let video = sets.video.into_iter().map(|set| set.unit);
+        let sequence = sets.sequence.into_iter().map(|set| set.unit);
+        Self(video.chain(sequence).chain(sets.picture.into_iter().map(|set| set.unit)).collect())
+    }
+}
+
+impl TryFrom<Units> for Sets {
+    type Error = &'static str;
+
+    fn try_from(Units(units): Units) -> Result<Self, Self::Error> {
+        let mut sets = Self::default();
+        let mut put = units.iter().map(|unit| sets.put(unit));
+        put.all(|put| put.is_ok()).then_some(()).ok_or("a parameter set is broken")?;
+        Ok(sets)
+    }
+}
+
 /// One set: what it says, and its NAL unit.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Set<T> {
     fields: T,
     unit: Vec<u8>,

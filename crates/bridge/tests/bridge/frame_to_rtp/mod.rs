@@ -8,6 +8,7 @@ mod broken_input;
 mod demo_file;
 mod formats;
 mod h265;
+mod hand_over;
 mod times;
 mod track_ends;
 mod vp;

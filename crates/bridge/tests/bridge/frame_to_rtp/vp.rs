@@ -29,7 +29,7 @@ pub(crate) fn pictures(codec: Codec, name: &str) -> Vec<Vec<u8>> {
 }
 
 /// Tag body of coded frames: not of the codecs that have a composition time.
-fn body(fourcc: &[u8; 4], is_key: bool, data: &[u8]) -> Vec<u8> {
+pub(crate) fn body(fourcc: &[u8; 4], is_key: bool, data: &[u8]) -> Vec<u8> {
     [&[if is_key { 0x91 } else { 0xa1 }], &fourcc[..], data].concat()
 }
 
