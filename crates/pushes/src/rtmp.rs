@@ -224,6 +224,8 @@ mod tests {
         }
         let times = loop {
             tokio::select! {
+                // The server closes the connection when it has them.
+                biased;
                 times = &mut times => break times.expect("four messages"),
                 driven = push.drive() => drop(driven.expect("it is connected")),
             }

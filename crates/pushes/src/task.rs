@@ -254,15 +254,20 @@ impl Attempt<'_> {
             while target.has_room() {
                 let Some(frame) = queue.pop() else { break };
                 let frame = times.place(Instant::now(), frame);
-                if let Err(failure) = carried.send(target, &frame, queue.has_video()) {
+                let sent = target.send(&frame);
+                if let Err(failure) = carried.note(Instant::now(), &frame, sent, queue.has_video()) {
                     return End::Failed(failure);
                 }
-                if live_since.is_none() && frame.track.kind != MediaKind::Data {
+                let is_live = frame.track.kind != MediaKind::Data && carried.audio_alone.is_none();
+                if live_since.is_none() && is_live {
                     *live_since = Some(Instant::now());
                     tracing::info!(stream = push.stream(), url = push.url, "push is live");
                     push.change(|status| status.link.live());
                 }
                 push.change(|status| status.frames += 1);
+            }
+            if let Err(failure) = carried.settle(Instant::now(), queue.has_video()) {
+                return End::Failed(failure);
             }
             if let Some(reason) = carried.news.take() {
                 tracing::warn!(
@@ -300,6 +305,7 @@ impl Attempt<'_> {
                     }
                     Err(failure) => return End::Failed(failure),
                 },
+                () = sleep_until(carried.settles_at()), if carried.audio_alone.is_some() => {}
                 _ = srt_due.tick(), if target.is_srt() => push.note_srt(target),
                 () = sleep_until(progress.since + settings.stall_timeout), if is_blocked => {
                     return End::Failed(Failure::new("the target takes nothing"));
@@ -391,41 +397,105 @@ fn is_media(frame: &Frame) -> bool {
 #[derive(Debug, Default)]
 struct Carried {
     refused: BTreeSet<TrackId>,
+    /// The audio is refused, since when and why, and whether there is video is not known yet.
+    audio_alone: Option<(Instant, String)>,
     news: Option<String>,
     left_out: u64,
 }
 
 impl Carried {
-    /// An error is why the push cannot go on: who wants a stream wants its picture, or else its sound.
-    fn send(&mut self, target: &mut Target, frame: &Frame, has_video: bool) -> Result<(), Failure> {
+    /// What became of a frame. An error is why the push cannot go on: who wants a stream wants its
+    /// picture, or else its sound.
+    fn note(
+        &mut self,
+        now: Instant,
+        frame: &Frame,
+        sent: Result<(), NotSent>,
+        has_video: bool,
+    ) -> Result<(), Failure> {
         let track = frame.track;
-        match target.send(frame) {
+        match sent {
             // A track may have another codec now.
-            Ok(()) => self.refused.remove(&track),
-            Err(NotSent::Frame) => {
-                self.left_out += 1;
-                false
-            }
-            Err(NotSent::Changed(reason)) => return Err(Failure::new(reason)),
-            Err(NotSent::Track(reason)) => {
-                let main = if has_video { TrackId::VIDEO } else { TrackId::AUDIO };
-                if track == main {
-                    return Err(Failure::lasting(reason));
+            Ok(()) => {
+                self.refused.remove(&track);
+                if track == TrackId::AUDIO {
+                    self.audio_alone = None;
                 }
+            }
+            Err(NotSent::Frame) => self.left_out += 1,
+            Err(NotSent::Changed(reason)) => return Err(Failure::new(reason)),
+            Err(NotSent::Track(reason)) if track == TrackId::VIDEO => return Err(Failure::lasting(reason)),
+            Err(NotSent::Track(reason)) => {
                 self.left_out += u64::from(is_media(frame));
-                if self.refused.insert(track) {
+                if track == TrackId::AUDIO && !has_video {
+                    self.audio_alone.get_or_insert((now, reason));
+                } else if self.refused.insert(track) {
                     self.news = Some(reason);
                 }
-                false
             }
-        };
+        }
         Ok(())
+    }
+
+    /// Decides on a refused audio track that came before any video: an encoder may send its audio first.
+    fn settle(&mut self, now: Instant, has_video: bool) -> Result<(), Failure> {
+        if has_video || now >= self.settles_at() {
+            let Some((_, reason)) = self.audio_alone.take() else { return Ok(()) };
+            if !has_video {
+                return Err(Failure::lasting(reason));
+            }
+            self.refused.insert(TrackId::AUDIO);
+            self.news = Some(reason);
+        }
+        Ok(())
+    }
+
+    fn settles_at(&self) -> Instant {
+        self.audio_alone.as_ref().map_or_else(Instant::now, |(since, _)| *since + SETTLING)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use media::{Codec, Timestamp};
+
     use super::*;
+
+    fn frame(track: TrackId) -> Frame {
+        let (role, codec) = match track.kind {
+            MediaKind::Audio => (FrameRole::Audio, Codec::Flac),
+            _ => (FrameRole::Key, Codec::H264),
+        };
+        Frame::new(track, role, codec, (Timestamp::ZERO, Timestamp::ZERO), vec![1])
+    }
+
+    #[test]
+    fn audio_that_is_refused_ends_a_push_only_where_no_video_follows() {
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let refused = || Err(NotSent::Track("no FLAC".to_owned()));
+        for video_at in [None, Some(300)] {
+            let mut carried = Carried::default();
+            assert_eq!(carried.note(at(0), &frame(TrackId::AUDIO), refused(), false), Ok(()));
+            assert_eq!(carried.note(at(20), &frame(TrackId::AUDIO), refused(), false), Ok(()));
+            assert_eq!(carried.settles_at(), at(500));
+            assert_eq!(carried.settle(at(299), false), Ok(()));
+            assert_eq!(carried.news, None);
+            let Some(video_at) = video_at else {
+                assert_eq!(carried.settle(at(500), false), Err(Failure::lasting("no FLAC")));
+                continue;
+            };
+            assert_eq!(carried.note(at(video_at), &frame(TrackId::VIDEO), Ok(()), true), Ok(()));
+            assert_eq!(carried.settle(at(video_at), true), Ok(()));
+            assert_eq!((carried.news.take().as_deref(), carried.left_out), (Some("no FLAC"), 2));
+            assert_eq!(carried.settle(at(600), true), Ok(()));
+            // Said once, and the picture is what cannot be missing.
+            assert_eq!(carried.note(at(700), &frame(TrackId::AUDIO), refused(), true), Ok(()));
+            assert_eq!(carried.news, None);
+            let lost = carried.note(at(800), &frame(TrackId::VIDEO), refused(), true);
+            assert_eq!(lost, Err(Failure::lasting("no FLAC")));
+        }
+    }
 
     #[test]
     fn a_target_that_takes_a_byte_now_and_then_makes_no_progress() {

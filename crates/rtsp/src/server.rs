@@ -550,9 +550,14 @@ impl ServerSession {
             return Err(Status::NotFound);
         }
         // Publishers put what names a track behind the URL of their ANNOUNCE, its query included.
-        let is_named =
-            |control: &str| !control.is_empty() && url.as_str().trim_end_matches('/').ends_with(control);
-        let named = described.tracks.iter().find(|(_, control)| is_named(control));
+        let asked = url.as_str().trim_end_matches('/');
+        let is_named = |control: &str| {
+            let before = asked.strip_suffix(control).filter(|_| !control.is_empty());
+            before.is_some_and(|before| !before.ends_with(|char: char| char.is_ascii_alphanumeric()))
+        };
+        // The longest is meant where one is the end of another: `video/1` and `1`.
+        let named = described.tracks.iter().filter(|(_, control)| is_named(control));
+        let named = named.max_by_key(|(_, control)| control.len());
         let only = described.tracks.first().filter(|_| described.tracks.len() == 1);
         let &(track, _) = named.or(only).ok_or(Status::AggregateNotAllowed)?;
         let field = request.header(&TRANSPORT).ok_or(Status::UnsupportedTransport)?;

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! publish:app/stream?token=...     read:app/stream     play:app/stream     request:app/stream
-//! #!::r=app/stream,m=publish,u=name,t=token            #!::r=app/stream
+//! #!::r=app/stream,m=publish,u=name,t=token,program=7  #!::r=app/stream
 //! ```
 
 /// What a caller is to do with a stream.
@@ -28,12 +28,15 @@ pub struct StreamId<'a> {
     pub user: Option<&'a str>,
     /// The token.
     pub token: Option<&'a str>,
+    /// Number of the program that is published, of several.
+    pub program: Option<&'a str>,
 }
 
 impl<'a> StreamId<'a> {
     /// Reads one. The error is a sentence.
     pub fn parse(text: &'a str) -> Result<Self, &'static str> {
-        let mut id = Self { mode: Mode::Request, resource: "", query: "", user: None, token: None };
+        let mut id =
+            Self { mode: Mode::Request, resource: "", query: "", user: None, token: None, program: None };
         if let Some(fields) = text.strip_prefix("#!::") {
             for field in fields.split(',').filter(|field| !field.is_empty()) {
                 let (key, value) = field.split_once('=').ok_or("the stream id has a field without `=`")?;
@@ -50,6 +53,7 @@ impl<'a> StreamId<'a> {
                     // The type of the resource, where the draft has it. No token is that short.
                     "t" if value == "stream" => {}
                     "t" | "token" => id.token = Some(value),
+                    "program" => id.program = Some(value),
                     // Host, session, and what other servers add.
                     _ => {}
                 }
@@ -81,7 +85,9 @@ mod tests {
 
     #[test]
     fn both_forms_are_read() {
-        let id = |mode, resource, query, user, token| Ok(StreamId { mode, resource, query, user, token });
+        let id = |mode, resource, query, user, token| {
+            Ok(StreamId { mode, resource, query, user, token, program: None })
+        };
         let (publish, request) = (Mode::Publish, Mode::Request);
         let cases = [
             ("publish:live/cam", id(publish, "live/cam", "", None, None)),
@@ -97,6 +103,8 @@ mod tests {
         for (text, expected) in cases {
             assert_eq!(StreamId::parse(text), expected, "{text}");
         }
+        let numbered = StreamId::parse("#!::r=live/cam,m=publish,program=7").expect("an id");
+        assert_eq!((numbered.resource, numbered.program), ("live/cam", Some("7")));
         for text in
             ["", "live/cam", "publish:", "delete:live/cam", "#!::", "#!::m=publish", "#!::r", "read:?x"]
         {

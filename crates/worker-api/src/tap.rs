@@ -67,7 +67,8 @@ pub enum TapRefusal {
 /// What a tap gets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TapItem {
-    /// A publication begins, or the tap has come to one that goes on; what came before is of another.
+    /// A publication begins, or the tap has come to one that goes on. Between two of these there is always
+    /// a [`Stop`](Self::Stop).
     Start {
         /// Which. A bridge from the other lane has epochs of its own.
         epoch: Epoch,
@@ -108,7 +109,15 @@ pub fn queue() -> (Tap, FrameSender) {
     let (producer, consumer) = RingBuffer::new(ITEMS_MAX);
     let (tell_end, end) = oneshot::channel();
     let shared = Arc::<Shared>::default();
-    let tap = Tap { ring: consumer, shared: Arc::clone(&shared), session: SessionId(0), end, ended: None };
+    let tap = Tap {
+        ring: consumer,
+        shared: Arc::clone(&shared),
+        session: SessionId(0),
+        is_begun: false,
+        next_start: None,
+        end,
+        ended: None,
+    };
     let (shared, end) = (WakeAtEnd(shared), Some(tell_end));
     (tap, FrameSender { ring: producer, shared, state: State::Stopped, sent_items: 0, dropped: 0, end })
 }
@@ -119,6 +128,10 @@ pub struct Tap {
     ring: Consumer<TapItem>,
     shared: Arc<Shared>,
     pub(crate) session: SessionId,
+    /// The last publication has begun and not stopped.
+    is_begun: bool,
+    /// A publication that begins right behind one whose end found no room: it comes after that end.
+    next_start: Option<TapItem>,
     end: oneshot::Receiver<EndReason>,
     ended: Option<EndReason>,
 }
@@ -184,8 +197,22 @@ impl Tap {
 
     /// The next item, if there is one.
     pub fn try_next(&mut self) -> Option<TapItem> {
+        if let Some(start) = self.next_start.take() {
+            self.is_begun = true;
+            return Some(start);
+        }
         let item = self.ring.pop().ok()?;
         self.shared.bytes.fetch_sub(item.bytes(), Ordering::Relaxed);
+        match item {
+            TapItem::Start { .. } if self.is_begun => {
+                self.next_start = Some(item);
+                self.is_begun = false;
+                return Some(TapItem::Stop);
+            }
+            TapItem::Start { .. } => self.is_begun = true,
+            TapItem::Stop => self.is_begun = false,
+            TapItem::Frame(_) | TapItem::Gap { .. } => {}
+        }
         Some(item)
     }
 
@@ -439,8 +466,26 @@ mod tests {
         sender.settle();
         send(&mut sender, 5, 1);
         send_entry(&mut sender, 6);
-        assert_eq!(taken(&mut tap), ["start 2: 0 6"], "the stop is in the start");
+        assert_eq!(taken(&mut tap), ["stop", "start 2: 0 6"]);
         assert_eq!(sender.dropped(), 5);
+    }
+
+    #[test]
+    fn each_publication_stops_before_the_next_begins() {
+        // There is room for the beginning of the second, whose stop had none, and then none for the third.
+        let (mut tap, mut sender) = flowing();
+        while send(&mut sender, 1, 1).0 > 0 {}
+        sender.stop();
+        taken(&mut tap);
+        assert_eq!(sender.start(Epoch(2), vec![frame(2, 1)]), (1, 1));
+        assert!(matches!(tap.try_next(), Some(TapItem::Stop)));
+        while send(&mut sender, 3, 1).0 > 0 {}
+        sender.start(Epoch(3), vec![frame(4, 1)]);
+        let second = taken(&mut tap);
+        assert_eq!((&*second[0], second.len()), ("start 2: 2", 1 + ITEMS_MAX));
+        send_entry(&mut sender, 5);
+        sender.stop();
+        assert_eq!(taken(&mut tap), ["stop", "start 3: 0 5", "stop"]);
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! Players of FLV stop when audio does: their clock is the audio. So what is missing is filled: packets that
 //! were lost, the pauses of discontinuous transmission (DTX), and a microphone that was switched off while
-//! video goes on. What fills is a packet that says "nothing was received" to a decoder of Opus, which it
+//! video goes on. Silence takes no place of audio that is late: where nothing announced a pause, it is
+//! filled only when nothing has come for some time, and a packet that comes after all ends it. What fills is a packet that says "nothing was received" to a decoder of Opus, which it
 //! conceals or plays as background noise, and zero in G.711.
 
 use std::sync::Arc;
@@ -25,6 +26,8 @@ pub(super) struct Audio {
     /// End of what was handed on last; `None` before the first.
     end_us: Option<i64>,
     newest: Option<Newest>,
+    /// How long nothing has to come before silence is filled that nothing announced.
+    silence_wait: Duration,
     /// Of Opus: configuration and channels of the packet before.
     toc: u8,
     /// The format the transcoder has.
@@ -52,6 +55,8 @@ struct Newest {
     arrival: Instant,
     end_us: i64,
     is_pause: bool,
+    /// Something was filled in behind it.
+    is_filled: bool,
 }
 
 impl Audio {
@@ -62,6 +67,7 @@ impl Audio {
             source: None,
             end_us: None,
             newest: None,
+            silence_wait: SILENCE_WAIT_MAX,
             toc: 0,
             is_format_sent: false,
             aac: None,
@@ -99,6 +105,9 @@ impl Audio {
         }
         while self.fill_at(video).is_some_and(|at| at <= context.now) {
             self.fill(context);
+            if let Some(newest) = &mut self.newest {
+                newest.is_filled = true;
+            }
         }
     }
 
@@ -113,7 +122,8 @@ impl Audio {
         let filled_us = u64::try_from(end_us - newest.end_us).ok()?;
         let lag = match newest.is_pause {
             true if filled_us < ALONE_US_MAX || video.is_some() => LAG_PAUSE,
-            false if video.is_some() => LAG_SILENCE,
+            false if video.is_some() && newest.is_filled => LAG_SILENCE,
+            false if video.is_some() => self.silence_wait,
             _ => return None,
         };
         // The time of what was held up on its way, all of it together, is still to come: nothing is filled
@@ -128,7 +138,7 @@ impl Audio {
             // Another publisher, or another codec of the same.
             self.source = Some((payload.epoch, payload.codec));
             (self.is_format_sent, self.is_config_sent) = (false, false);
-            (self.end_us, self.newest) = (None, None);
+            (self.end_us, self.newest, self.silence_wait) = (None, None, SILENCE_WAIT_MAX);
         }
         if payload.media.is_empty() {
             return;
@@ -151,12 +161,26 @@ impl Audio {
             return;
         };
         let time_us = context.clock.time_us(&payload.stamp);
+        let arrived = Newest {
+            arrival: payload.stamp.arrival,
+            end_us: time_us + length_us,
+            is_pause,
+            is_filled: false,
+        };
+        let before = self.newest.replace(arrived);
+        let was_silent = before.is_some_and(|before| before.is_filled && !before.is_pause);
         let end_us = self.end_us.unwrap_or(time_us);
         if time_us + TOLERANCE_US < end_us {
-            // Its time was filled already.
+            // Its time was filled already. Nothing more is, so that what follows it finds its place, however
+            // late all of it is from now on.
             tracing::trace!(number = payload.number, "dropped: audio came after its time was filled");
             context.stats.late += 1;
+            self.silence_wait = SILENCE_WAIT_MAX;
             return;
+        }
+        if was_silent {
+            // There was nothing to come: a microphone that is switched off and on.
+            self.silence_wait = (self.silence_wait / 2).max(LAG_SILENCE);
         }
         if payload.codec == Codec::Opus {
             self.toc = payload.media[0] & 0xfc;
@@ -164,7 +188,6 @@ impl Audio {
         while (TOLERANCE_US..=HOLE_US_MAX).contains(&(time_us - self.end_us.unwrap_or(time_us))) {
             self.fill(context);
         }
-        self.newest = Some(Newest { arrival: payload.stamp.arrival, end_us: time_us + length_us, is_pause });
         self.end_us = Some(time_us + length_us);
         self.hand_on(context, time_us, &payload.media);
     }
@@ -309,5 +332,10 @@ const ALONE_US_MAX: u64 = 2_000_000;
 /// How far behind the clock a pause is filled.
 const LAG_PAUSE: Duration = Duration::from_millis(100);
 
-/// The same where no pause was announced: the network may just be slow.
+/// The same where no pause was announced, once silence is filled.
 const LAG_SILENCE: Duration = Duration::from_millis(500);
+
+/// How long nothing has to come before that begins, at most and at first: audio that is held up alone
+/// comes in bursts, and players that wait for it lose none of it. Each silence that was true halves the
+/// wait down to the lag; audio that comes too late restores it.
+const SILENCE_WAIT_MAX: Duration = Duration::from_secs(2);

@@ -67,6 +67,45 @@ fn a_publisher_announces_sets_up_and_records() {
 }
 
 #[test]
+fn each_of_many_tracks_is_set_up_by_its_own_name() {
+    // Of which one may be the end of another; `x9` names none.
+    let numbered: fn(usize) -> String = |at| at.to_string();
+    let odd: fn(usize) -> String =
+        |at| ["1", "sub/1", "a/sub/1"].get(at).map_or(format!("t{at}"), |s| (*s).into());
+    let fields = "Transport: RTP/AVP/TCP;unicast;interleaved=0-1;mode=record\r\n";
+    for control in [numbered, |at| format!("trackID={at}"), |at| format!("track{at}"), odd] {
+        let media = |at| format!("m=audio 0 RTP/AVP 0\r\na=control:{}\r\n", control(at));
+        let sdp =
+            format!("{}{}", SDP.split("m=").next().expect("a head"), (0..12).map(media).collect::<String>());
+        for at in 0..12 {
+            let mut session = session(None);
+            let url = "rtsp://h/live/cam?token=x";
+            ask(&mut session, &request("ANNOUNCE", url, "Content-Type: application/sdp\r\n", &sdp));
+            session.accept();
+            answer(&mut session);
+            let (_, set_up) =
+                ask(&mut session, &request("SETUP", &format!("{url}/{}", control(at)), fields, ""));
+            ask(&mut session, &request("RECORD", url, &named(&set_up), ""));
+            session.accept();
+            session.handle_input(b"$\x00\0\x03abc");
+            let event = session.poll_event();
+            assert!(
+                matches!(event, Some(Event::Media { track, .. }) if track == at),
+                "{}: {event:?}",
+                control(at)
+            );
+        }
+        let mut session = session(None);
+        let announce = request("ANNOUNCE", "rtsp://h/live/cam", "Content-Type: application/sdp\r\n", &sdp);
+        ask(&mut session, &announce);
+        session.accept();
+        answer(&mut session);
+        let (_, none) = ask(&mut session, &request("SETUP", "rtsp://h/live/cam/x9", fields, ""));
+        assert!(none.starts_with("RTSP/1.0 459 "), "{none}");
+    }
+}
+
+#[test]
 fn a_player_gets_the_channels_of_all_or_the_ports_it_names() {
     for (transport, expected, lower) in [
         (

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep_until};
 use worker_api::time::since_1970;
 
 use super::failure::Failure;
+use crate::peer::cut;
 use crate::settings::SourceSettings;
 use crate::webrtc::{Arrived, Endpoint, Link};
 
@@ -27,7 +28,7 @@ impl WhepPlay {
     /// Offers to play, and connects. Frames come with [`fill`](Self::fill).
     pub(super) async fn open(endpoint: &Endpoint, settings: &SourceSettings) -> Result<Self, Failure> {
         let opened = Link::open(endpoint, settings, |_| received(), |_, _, _| None).await;
-        let opened = opened.map_err(|error| Failure::new(error.reason))?;
+        let opened = opened.map_err(|error| Failure::new(cut(&error.reason)))?;
         if opened.answer.tracks.iter().all(Option::is_none) {
             return Err(Failure::new("the server sends neither audio nor video that is known".to_owned()));
         }

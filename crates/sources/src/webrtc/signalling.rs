@@ -13,7 +13,7 @@ use hyper_util::rt::TokioIo;
 use rtc::sdp::SDP_BYTES_MAX;
 use url::{Origin, Url};
 
-use crate::peer::{Connected, connect_to, said, without_secrets};
+use crate::peer::{Connected, connect_to, plain, without_secrets};
 use crate::settings::SourceSettings;
 use crate::webrtc::Endpoint;
 use crate::webrtc::link::OpenError;
@@ -148,9 +148,10 @@ pub(super) async fn post<'a>(
     Err(OpenError::new("the server redirects too often"))
 }
 
-/// What a server says when it does not take an offer.
+/// What a server says when it does not take an offer. It is not cut: a push has more to hide in it, such
+/// as a key in the path.
 fn refused(status: StatusCode, text: String) -> OpenError {
-    let text = if text.starts_with('<') { String::new() } else { said("", &text) };
+    let text = if text.starts_with('<') { String::new() } else { plain("", &text) };
     let text = text.trim_start_matches(": ").trim().to_owned();
     let reason = match text.as_str() {
         "" => format!("the server answers {}", status.as_u16()),
@@ -223,5 +224,13 @@ mod tests {
         let text = "no: Bearer s3cret, POST /whep/x?token=a%2Fbcdef&v=1, a/bcdef, v 1";
         let said = without_secrets(text.to_owned(), Some("s3cret"), url.query().expect("a query"));
         assert_eq!(said, "no: Bearer ..., POST /whep/x?..., ..., v 1");
+    }
+
+    #[test]
+    fn what_a_server_says_is_cut_by_those_who_hide_secrets_in_it() {
+        for before in 150..200 {
+            let said = refused(StatusCode::NOT_FOUND, format!("{}abcd-efgh", ".".repeat(before)));
+            assert!(said.reason.ends_with(".abcd-efgh"), "{before}: {}", said.reason);
+        }
     }
 }

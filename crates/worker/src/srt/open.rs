@@ -1,6 +1,7 @@
 //! Callers that ask for a connection: what for, whether they may, and with which passphrase.
 
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 
 use mpegts::{DemuxSettings, Demuxer};
 use rtmp::name::query_value;
@@ -90,6 +91,10 @@ impl Worker {
         self.ctx.settings.names.check(app, name).map_err(|_| bad_request("the name is not a valid one"))?;
         let token = id.token.map(str::to_owned).or_else(|| query_value(id.query, "token"));
         let token = token.as_deref();
+        let program = id.program.map(str::to_owned).or_else(|| query_value(id.query, "program"));
+        let program = program.map(|text| text.parse().ok().and_then(NonZeroU16::new).ok_or(text));
+        let program =
+            program.transpose().map_err(|_| bad_request("`program` is no number from 1 to 65535"))?;
         // Deriving a key takes half a millisecond: only for those who may come in.
         let bearer = Bearer { token, peer: source.ip(), now: Clock::since_1970() };
         let permit = match id.mode {
@@ -162,8 +167,10 @@ impl Worker {
             let stream = id.resource;
             tracing::info!(address = %source, stream, reason = reject.reason(), "SRT caller refused");
         })?;
-        let demux =
-            DemuxSettings { program: None, pes_bytes_max: self.ctx.settings.message_bytes_max as usize };
+        let demux = DemuxSettings {
+            program: program.map(NonZeroU16::get),
+            pes_bytes_max: self.ctx.settings.message_bytes_max as usize,
+        };
         let link = SrtLink {
             demuxer: (id.mode == Mode::Publish).then(|| Box::new(Demuxer::new(demux))),
             port,

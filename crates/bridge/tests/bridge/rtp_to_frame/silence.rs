@@ -1,6 +1,8 @@
 //! Audio has no holes: lost packets, discontinuous transmission and a microphone that was switched
 //! off are filled.
 
+use std::collections::VecDeque;
+
 use rtp::payload::opus::Toc;
 use rtp::payload::{Codec, MediaKind};
 
@@ -52,21 +54,86 @@ fn discontinuous_transmission_is_filled_as_time_goes_by() {
     assert_eq!(rig.bridge.stats().late, 0);
 }
 
-#[test]
-fn a_microphone_that_is_switched_off_while_video_goes_on_is_filled() {
+/// Packets of 20 ms of audio and a picture each, captured from 0 on. `arrives_ms` says when the audio that
+/// was captured at a time comes, if at all; pictures come at once.
+fn beside_pictures(until_ms: u64, arrives_ms: impl Fn(u64) -> Option<u64>) -> Rig {
     let mut rig = Rig::new(Codec::Vp8);
-    for at in 0..1_500u64 {
-        let ms = at * 20;
-        rig.video(ms, if at == 0 { &VP8_KEY } else { &VP8_INTER }, true);
-        if !(100..1_400).contains(&at) {
-            rig.audio(ms, &OPUS);
-        }
-        if at > 200 {
-            let (audio_ms, _) = *rig.audio_frames().last().unwrap();
-            let (_, video_ms, _) = *rig.pictures().last().unwrap();
-            assert!(video_ms.saturating_sub(audio_ms) <= 600, "{audio_ms} behind {video_ms}");
+    let mut on_its_way = VecDeque::new();
+    for ms in (0..until_ms).step_by(20) {
+        rig.video(ms, if ms == 0 { &VP8_KEY } else { &VP8_INTER }, true);
+        on_its_way.extend(arrives_ms(ms).map(|arrives_ms| (arrives_ms, ms)));
+        while let Some((arrives_ms, captured_ms)) = on_its_way.pop_front_if(|(at, _)| *at <= ms) {
+            let number = rig.take_number(MediaKind::Audio);
+            rig.arrive(arrives_ms.max(ms), MediaKind::Audio, number, captured_ms, &OPUS, false);
         }
     }
+    rig
+}
+
+/// Stream times of what was said, in order.
+fn spoken(rig: &Rig) -> Vec<u32> {
+    rig.audio_frames().into_iter().filter(|(_, data)| *data == OPUS).map(|(ms, _)| ms).collect()
+}
+
+#[test]
+fn a_microphone_that_is_switched_off_while_video_goes_on_is_filled() {
+    // For 26 s, and twice for 5 s.
+    let is_off = |ms| matches!(ms, 2_000..28_000 | 30_000..35_000 | 37_000..42_000);
+    let mut behind = Vec::new();
+    let mut rig = Rig::new(Codec::Vp8);
+    for ms in (0..45_000).step_by(20) {
+        rig.video(ms, if ms == 0 { &VP8_KEY } else { &VP8_INTER }, true);
+        if !is_off(ms) {
+            rig.audio(ms, &OPUS);
+        }
+        let audio_ms = rig.audio_frames().last().map_or(0, |(ms, _)| *ms);
+        behind.push(rig.pictures().last().unwrap().1.saturating_sub(audio_ms));
+    }
+    assert_eq!(assert_continuous(&rig), 45_000);
+    assert_eq!(rig.bridge.stats().late, 0);
+    // It may just be late at first; each silence makes that less likely.
+    let most = |from_ms: usize, to_ms: usize| *behind[from_ms / 20..to_ms / 20].iter().max().unwrap();
+    assert!(most(2_000, 4_020) <= 2_100);
+    assert!(most(4_040, 28_000) <= 600, "silence goes on without a pause");
+    assert!(most(30_000, 35_000) <= 1_100);
+    assert!(most(37_000, 42_000) <= 600);
+}
+
+#[test]
+fn audio_that_is_held_up_alone_keeps_its_times() {
+    // In one burst behind a second and a half without, and in bursts of a second from the first on.
+    let burst: fn(u64) -> u64 = |ms| if (3_000..4_500).contains(&ms) { 4_500 } else { ms };
+    for arrives_ms in [burst, |ms| (ms / 1_000 + 1) * 1_000] {
+        let rig = beside_pictures(12_000, |ms| Some(arrives_ms(ms)));
+        assert_eq!(rig.bridge.stats().late, 0);
+        let spoken = spoken(&rig);
+        assert!(spoken.len() >= 550, "{}", spoken.len());
+        assert_eq!(spoken.len(), rig.audio_frames().len(), "there was no silence");
+        assert!(spoken.windows(2).all(|pair| (pair[1] - pair[0]).abs_diff(20) <= 1));
+    }
+}
+
+#[test]
+fn audio_that_is_late_from_some_time_on_is_heard_again() {
+    // Silence was filled before it came, and more of it would come before each packet.
+    let rig = beside_pictures(20_000, |ms| Some(if ms < 5_000 { ms } else { ms + 2_600 }));
+    let spoken = spoken(&rig);
+    let came = (20_000 - 2_600) / 20;
+    let lost = came - spoken.len();
+    assert!(lost <= 110, "{lost} of {came} packets had their time filled");
+    assert_eq!(rig.bridge.stats().late, lost as u64);
+    assert_continuous(&rig);
+}
+
+#[test]
+fn silence_waits_for_late_audio_again_once_some_was_lost() {
+    // Three times switched off, so that silence is filled after half a second; then it is held up for a
+    // second, time and again.
+    let is_off = |ms| matches!(ms, 2_000..5_000 | 6_000..9_000 | 10_000..13_000);
+    let held_up = |ms: u64| (ms >= 15_000 && ms % 3_000 < 1_000).then_some((ms / 3_000) * 3_000 + 1_000);
+    let rig = beside_pictures(30_000, |ms| (!is_off(ms)).then(|| held_up(ms).unwrap_or(ms)));
+    let late = rig.bridge.stats().late;
+    assert!((1..=30).contains(&late), "{late} packets, all of the first time");
     assert_eq!(assert_continuous(&rig), 30_000);
 }
 
