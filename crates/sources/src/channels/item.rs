@@ -146,3 +146,118 @@ fn read_all(mut mp4: Mp4<MediaFile>, queue: &Sender<Result<Sample, String>>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io::{BufRead, BufReader, Write};
+    use std::net::{TcpListener, TcpStream};
+    use std::ops::Range;
+    use std::process::Command;
+    use std::sync::Mutex;
+
+    use range_reader::http::address::AddressPolicy;
+
+    use super::*;
+    use crate::settings::AddedBy;
+
+    type Asked = Arc<Mutex<Vec<Vec<Range<usize>>>>>;
+
+    #[tokio::test]
+    async fn what_an_item_reads_is_asked_for_in_few_requests_and_without_its_gaps() {
+        let film = film();
+        let (port, asked) = serve(film.clone());
+        let url = format!("http://127.0.0.1:{port}/film.mp4");
+        let location = Location::parse(&url, None, AddedBy::Configuration).expect("a URL");
+        let settings = SourceSettings { addresses: AddressPolicy::Any, ..SourceSettings::default() };
+        let mut item = Item::open(&location, Duration::ZERO, false, &Arc::new(settings));
+        let tracks = item.opened().await.expect("a film").tracks.len();
+        assert_eq!(tracks, 2, "a picture and audio");
+        let mut useful = 0;
+        while let Some(sample) = item.next().await {
+            useful += sample.expect("a sample").frame.data().len();
+        }
+        let asked = asked.lock().expect("requests").clone();
+        let bytes: usize = asked.iter().flatten().map(|range| range.len()).sum();
+        // Head and index, and all that is read; the other picture is not. Losing the hints makes it 1.5
+        // times as many bytes, or an answer without end.
+        assert!(asked.len() <= 4, "{asked:?}");
+        assert!(useful * 3 < film.len() * 2, "{useful} of {}", film.len());
+        assert!(bytes < useful * 11 / 10 + 40_000, "{bytes} asked for {useful}: {asked:?}");
+    }
+
+    /// Two pictures and audio, in pieces of half a second; the index is at the end.
+    fn film() -> Vec<u8> {
+        let path = std::env::temp_dir().join(format!("millstream-item-{}.mp4", std::process::id()));
+        let picture = "testsrc2=size=320x180:rate=25:duration=20,noise=alls=20:allf=t";
+        let made = Command::new("ffmpeg")
+            .args(["-nostdin", "-v", "error", "-y", "-f", "lavfi", "-i", picture])
+            .args(["-f", "lavfi", "-i", picture, "-f", "lavfi", "-i", "sine=frequency=440:duration=20"])
+            .args(["-map", "0:v", "-map", "1:v", "-map", "2:a", "-c:v", "libx264", "-preset", "ultrafast"])
+            .args(["-pix_fmt", "yuv420p", "-bf", "0", "-g", "25", "-c:a", "aac"])
+            .args(["-chunk_duration", "500000"])
+            .arg(&path)
+            .output()
+            .expect("ffmpeg: scripts/setup");
+        assert!(made.status.success(), "{}", String::from_utf8_lossy(&made.stderr));
+        let film = std::fs::read(&path).expect("a film");
+        std::fs::remove_file(&path).expect("removed");
+        film
+    }
+
+    /// A server of one file, which keeps what it is asked for. Its threads end with the test's process.
+    fn serve(film: Vec<u8>) -> (u16, Asked) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let (film, asked) = (Arc::new(film), Asked::default());
+        let log = Arc::clone(&asked);
+        std::thread::spawn(move || {
+            for socket in listener.incoming().flatten() {
+                let (film, log) = (Arc::clone(&film), Arc::clone(&log));
+                std::thread::spawn(move || while answer(&socket, &film, &log).is_some() {});
+            }
+        });
+        (port, asked)
+    }
+
+    /// Answers one request for ranges; `None` at the end of the connection.
+    fn answer(mut socket: &TcpStream, film: &[u8], log: &Mutex<Vec<Vec<Range<usize>>>>) -> Option<()> {
+        let mut ranges = Vec::new();
+        for line in BufReader::new(socket).lines() {
+            let line = line.ok()?.to_ascii_lowercase();
+            if let Some(wanted) = line.strip_prefix("range: bytes=") {
+                let parse = |text: &str| {
+                    let (first, last) = text.split_once('-')?;
+                    let end = last.parse().map_or(film.len(), |last: usize| film.len().min(last + 1));
+                    Some(first.parse().ok()?..end)
+                };
+                ranges = wanted.split(',').map(parse).collect::<Option<_>>()?;
+            }
+            if line.is_empty() {
+                break;
+            }
+        }
+        log.lock().expect("requests").push(ranges.clone());
+        let place = |range: &Range<usize>| {
+            format!("content-range: bytes {}-{}/{}\r\n", range.start, range.end - 1, film.len())
+        };
+        let (fields, body) = match &ranges[..] {
+            [] => return None,
+            [range] => (place(range), film[range.clone()].to_vec()),
+            ranges => {
+                let part = |range: &Range<usize>| {
+                    let head = format!("\r\n--cut\r\n{}\r\n", place(range)).into_bytes();
+                    [head, film[range.clone()].to_vec()].concat()
+                };
+                let parts = ranges.iter().map(part).chain([b"\r\n--cut--\r\n".to_vec()]);
+                let kind = "content-type: multipart/byteranges; boundary=cut\r\n".to_owned();
+                (kind, parts.collect::<Vec<_>>().concat())
+            }
+        };
+        let length = body.len();
+        let head = format!(
+            "HTTP/1.1 206 Partial Content\r\netag: \"1\"\r\ncontent-length: {length}\r\n{fields}\r\n"
+        );
+        socket.write_all(head.as_bytes()).ok()?;
+        socket.write_all(&body).ok()
+    }
+}
