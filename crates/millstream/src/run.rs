@@ -149,8 +149,8 @@ async fn hand_over(running: &Running, mut successor: Successor) -> Result<Succes
     // Datagrams only now: media waits, too.
     let _ = workers.hold(HOLD, true).await;
     for _ in 0..3 {
-        // What a worker has for another one has arrived after two turns; before these is one in which audio of
-        // bridges comes back from its threads.
+        // What a worker has for another one has arrived after two turns; before these is one in which
+        // audio of bridges comes back from its threads.
         let _ = workers.hold(HOLD, true).await;
     }
     let mut sessions = workers.hand_over().await;

@@ -95,7 +95,8 @@ impl Package {
                 }
                 compile.arg("-g").arg(built(&format!("lib{}.a", self.name)));
                 command = Command::new("valgrind");
-                // Leaks are for the sanitizers: in the child of a program with threads, what those had is lost.
+                // Leaks are for the sanitizers: in the child of a program with threads, what those had is
+                // lost.
                 command.args(["--quiet", "--error-exitcode=9", "--leak-check=no"]).arg(&program);
             }
             Linkage::Sanitized => {

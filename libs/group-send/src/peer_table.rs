@@ -49,8 +49,8 @@ use std::fmt;
 ///
 /// **Memory.** For each IPv4 peer 40 to 80 bytes and for each IPv6 peer 75 to 150 if `T` is a 32-bit
 /// index. Keep `T` small: there are two to four places per peer, and large values belong in memory of
-/// their own. The table does not shrink. An insertion that makes it grow rehashes all peers: constant when amortised, but that
-/// one insertion takes about 20 ns for each existing peer.
+/// their own. The table does not shrink. An insertion that makes it grow rehashes all peers: constant
+/// when amortised, but that one insertion takes about 20 ns for each existing peer.
 #[derive(Clone)]
 pub struct PeerTable<T> {
     secret: Secret,

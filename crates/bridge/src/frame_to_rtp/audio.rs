@@ -56,7 +56,8 @@ impl Audio {
         }
     }
 
-    /// For another process, whose transcoder has to hear the format. What is refused is looked at again there.
+    /// For another process, whose transcoder has to hear the format. What is refused is looked at again
+    /// there.
     pub(super) fn handed(&self) -> Self {
         let source = self.source.clone().filter(|_| self.refused.is_none());
         Self { source, refused: None, source_is_new: self.is_transcoded, ..self.clone() }

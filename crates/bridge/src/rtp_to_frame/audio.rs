@@ -3,8 +3,9 @@
 //! Players of FLV stop when audio does: their clock is the audio. So what is missing is filled: packets that
 //! were lost, the pauses of discontinuous transmission (DTX), and a microphone that was switched off while
 //! video goes on. Silence takes no place of audio that is late: where nothing announced a pause, it is
-//! filled only when nothing has come for some time, and a packet that comes after all ends it. What fills is a packet that says "nothing was received" to a decoder of Opus, which it
-//! conceals or plays as background noise, and zero in G.711.
+//! filled only when nothing has come for some time, and a packet that comes after all ends it. What fills
+//! is a packet that says "nothing was received" to a decoder of Opus, which it conceals or plays as
+//! background noise, and zero in G.711.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -18,8 +18,8 @@ use worker_api::hand_over::HandedBridge;
 const AGE_MAX: Duration = Duration::from_secs(60);
 
 impl Worker {
-    /// What another process needs of the bridge from a stream's frames to packets, if there is one. Everything
-    /// that has come from it is to have been forwarded.
+    /// What another process needs of the bridge from a stream's frames to packets, if there is one.
+    /// Everything that has come from it is to have been forwarded.
     pub(crate) fn handed_bridge(&self, stream: FrameStreamId) -> Option<HandedBridge> {
         let publication = &self.frames.streams.get(stream)?.publication;
         let bridge = self.bridges.slab.get(publication.bridge?)?;

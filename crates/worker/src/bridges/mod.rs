@@ -13,9 +13,9 @@
 //!
 //! [`Bridges`] owns the bridges, their timers and counters, and knows no stream: what goes in is an argument,
 //! what comes out is an [`Output`], which the worker puts into the streams it is for (`run.rs`). It also
-//! begins and ends bridges (`begin.rs`, `hand_over.rs`). `transcoding.rs` is the way of audio, `describe.rs` says what a
-//! stream of frames is as packets, `report.rs` what bridges cost. Media itself is the business of the
-//! crates `bridge` and `transcode`.
+//! begins and ends bridges (`begin.rs`, `hand_over.rs`). `transcoding.rs` is the way of audio,
+//! `describe.rs` says what a stream of frames is as packets, `report.rs` what bridges cost. Media itself
+//! is the business of the crates `bridge` and `transcode`.
 
 mod begin;
 mod describe;

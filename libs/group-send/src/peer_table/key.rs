@@ -10,8 +10,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 /// Address and port of a peer, packed. Two keys are equal exactly if they name the same peer.
 ///
 /// ```text
-/// IPv4   | 0 (16 bits) | address (32) | port (16) |   0                  |   0
-/// IPv6   | address, first 64 bits                 |   address, last 64   |   scope id (32) | 1 (16) | port (16)
+/// IPv4 | 0 (16 bits) | address (32) | port (16) | 0                | 0
+/// IPv6 | address, first 64 bits                 | address, last 64 | scope id (32) | 1 (16) | port (16)
 /// ```
 ///
 /// - The **scope id** belongs to the key: a link-local address says nothing without its interface

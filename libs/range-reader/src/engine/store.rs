@@ -188,8 +188,9 @@ impl Store {
     }
 
     /// Evicts what exceeds the limits, with the reader at `position`: first what was read longest
-    /// ago, and last of that what the read list has ahead of the reader once more; then the farthest of what is ahead: by its `turn` in the read list, and what is not in
-    /// the list by its place in the file, before all that is.
+    /// ago, and last of that what the read list has ahead of the reader once more; then the farthest of
+    /// what is ahead: by its `turn` in the read list, and what is not in the list by its place in the
+    /// file, before all that is.
     pub(super) fn trim(&mut self, position: u64, turn: impl Fn(&Range<u64>) -> usize) {
         if self.bytes <= self.look_back_bytes.min(self.window_bytes) {
             return;
