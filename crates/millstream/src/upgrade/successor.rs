@@ -218,8 +218,6 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
-    use worker_api::handed_connection::HandedStream;
-
     use super::*;
 
     fn started(script: &str) -> Result<Successor, String> {
@@ -274,16 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_the_version_before_hears_nothing_of_connections_and_goes_on_after_this_one() {
-        let stream = HandedStream {
-            worker: 0,
-            app: "live".to_owned(),
-            stream: "a".to_owned(),
-            newest: 1,
-            delivery: Default::default(),
-            is_published: false,
-        };
-        let handed = HandedOver { streams: vec![stream], ..HandedOver::default() };
+    fn one_of_the_version_before_takes_no_bridges_and_goes_on_after_this_one() {
         // What it hears next is that it is to serve.
         let go = rmp_serde::to_vec_named(&ToNew::Go).expect("written");
         let check =
@@ -296,7 +285,7 @@ mod tests {
         let mut new =
             started(&format!("{}{serving}exec sleep 600", prepared(VERSION - 1))).expect("prepared");
         assert!(!new.takes_bridges());
-        assert_eq!(new.go(&handed, &[]), Ok(vec![SessionId::new(0, 1), SessionId::new(1, 2)]));
+        assert_eq!(new.go(&HandedOver::default(), &[]), Ok(vec![SessionId::new(0, 1), SessionId::new(1, 2)]));
         new.let_go(Vec::new()).expect("said");
         new.finished();
         let pid = nix::unistd::Pid::from_raw(new.pid() as i32);
