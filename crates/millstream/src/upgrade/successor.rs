@@ -294,6 +294,20 @@ mod tests {
     }
 
     #[test]
+    fn one_that_ends_when_it_has_said_that_it_serves_has_not_taken_over() {
+        let resumed = says(&ToOld::Resumed { sessions: vec![SessionId::new(0, 1)] });
+        let go = 8 + rmp_serde::to_vec_named(&ToNew::Go).expect("written").len();
+        let hears = format!("{}head -c {go} <&0 > /dev/null; ", prepared(VERSION));
+        let script = format!("{hears}{resumed}{}exit 6", says(&ToOld::Serving));
+        let mut new = started(&script).expect("prepared");
+        assert_eq!(new.go(&HandedOver::default(), &[]), Ok(vec![SessionId::new(0, 1)]));
+        assert_eq!(new.process.wait().expect("it ends").code(), Some(6));
+        let error = new.let_go(Vec::new()).expect_err("it has ended");
+        assert!(error.contains("ended before it went on"), "{error}");
+        assert!(!new.has_taken_over);
+    }
+
+    #[test]
     fn a_later_release_speaks_as_this_one_does() {
         // It answers with the version of this one, which it understands.
         let new = started(&format!("{}exec sleep 600", prepared(VERSION))).expect("prepared");
