@@ -218,8 +218,6 @@ impl Program {
 
 #[cfg(test)]
 mod tests {
-    use worker_api::handed_connection::HandedStream;
-
     use super::*;
 
     fn started(script: &str) -> Result<Successor, String> {
@@ -274,16 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_the_version_before_hears_nothing_of_connections_and_goes_on_after_this_one() {
-        let stream = HandedStream {
-            worker: 0,
-            app: "live".to_owned(),
-            stream: "a".to_owned(),
-            newest: 1,
-            delivery: Default::default(),
-            is_published: false,
-        };
-        let handed = HandedOver { streams: vec![stream], ..HandedOver::default() };
+    fn one_of_the_version_before_takes_no_bridges_and_goes_on_after_this_one() {
         // What it hears next is that it is to serve.
         let go = rmp_serde::to_vec_named(&ToNew::Go).expect("written");
         let check =
@@ -296,12 +285,26 @@ mod tests {
         let mut new =
             started(&format!("{}{serving}exec sleep 600", prepared(VERSION - 1))).expect("prepared");
         assert!(!new.takes_bridges());
-        assert_eq!(new.go(&handed, &[]), Ok(vec![SessionId::new(0, 1), SessionId::new(1, 2)]));
+        assert_eq!(new.go(&HandedOver::default(), &[]), Ok(vec![SessionId::new(0, 1), SessionId::new(1, 2)]));
         new.let_go(Vec::new()).expect("said");
         new.finished();
         let pid = nix::unistd::Pid::from_raw(new.pid() as i32);
         drop(new);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGKILL).expect("it runs");
+    }
+
+    #[test]
+    fn one_that_ends_when_it_has_said_that_it_serves_has_not_taken_over() {
+        let resumed = says(&ToOld::Resumed { sessions: vec![SessionId::new(0, 1)] });
+        let go = 8 + rmp_serde::to_vec_named(&ToNew::Go).expect("written").len();
+        let hears = format!("{}head -c {go} <&0 > /dev/null; ", prepared(VERSION));
+        let script = format!("{hears}{resumed}{}exit 6", says(&ToOld::Serving));
+        let mut new = started(&script).expect("prepared");
+        assert_eq!(new.go(&HandedOver::default(), &[]), Ok(vec![SessionId::new(0, 1)]));
+        assert_eq!(new.process.wait().expect("it ends").code(), Some(6));
+        let error = new.let_go(Vec::new()).expect_err("it has ended");
+        assert!(error.contains("ended before it went on"), "{error}");
+        assert!(!new.has_taken_over);
     }
 
     #[test]
