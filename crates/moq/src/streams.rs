@@ -165,7 +165,7 @@ impl Listing {
         let known = streams.lock();
         let is_there = |key: &Arc<str>| matches!(self.names, Names::One(_)) || known.contains(key);
         let stays = |key: &Arc<str>| is_there(key) && wanted(key).is_some();
-        let gone: Vec<_> = self.shown.iter().filter(|key| !stays(*key)).cloned().collect();
+        let gone: Vec<_> = self.shown.iter().filter(|key| !stays(key)).cloned().collect();
         let mut updates = Vec::new();
         for key in gone {
             self.shown.remove(&key);
