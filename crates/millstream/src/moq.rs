@@ -8,7 +8,7 @@ use tokio::sync::mpsc::Receiver;
 use worker::Workers;
 use worker_api::live::{Current, Live};
 use worker_api::moq::MoqStatus;
-use worker_api::publications::StreamPublished;
+use worker_api::publications::StreamNews;
 use worker_api::settings::{MoqSettings, WorkerSettings};
 
 /// What sessions need to know.
@@ -17,7 +17,7 @@ pub(crate) struct MoqParts<'a> {
     pub(crate) workers: &'a Workers,
     pub(crate) settings: &'a WorkerSettings,
     pub(crate) current: &'a Arc<Live<Current>>,
-    pub(crate) published: Receiver<StreamPublished>,
+    pub(crate) news: Receiver<StreamNews>,
 }
 
 /// The thread of MoQ, if there is one.
@@ -31,7 +31,7 @@ pub(crate) struct Moq {
 impl Moq {
     /// Starts it if it is wanted.
     pub(crate) fn start(moq: Option<MoqSettings>, parts: MoqParts<'_>) -> Result<Self, String> {
-        let MoqParts { workers, settings, current, published } = parts;
+        let MoqParts { workers, settings, current, news } = parts;
         let start = |moq| {
             ::moq::MoqThread::start(::moq::MoqInput {
                 settings: moq,
@@ -39,7 +39,7 @@ impl Moq {
                 current: Arc::clone(current),
                 workers: worker_api::WorkerHandles::new(workers.handles().to_vec()),
                 home: Box::new(workers.home()),
-                published,
+                news,
             })
         };
         Ok(Self { thread: moq.map(start).transpose()? })

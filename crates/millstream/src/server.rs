@@ -65,7 +65,7 @@ use worker_api::columns::SNAPSHOTS_MAX;
 use worker_api::handoff::HANDOFFS_MAX;
 use worker_api::hooks::{Hooks, News};
 use worker_api::live::{Current, Live};
-use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
+use worker_api::publications::{PUBLISHED_MAX, StreamNews, StreamPublished};
 use worker_api::settings::{UdpBackend, WorkerSettings};
 use worker_api::sockets::BoundSocket;
 use worker_api::time::since_1970;
@@ -272,7 +272,7 @@ impl Running {
         let rtc = rtc_control(&current, &workers)?;
         rtc.resume(urls);
         control::memory::watch(workers.memory());
-        let [to_recordings, to_pushes, to_moq] = share_news(&mut workers);
+        let ([to_recordings, to_pushes], to_moq) = share_news(&mut workers);
         let files = recording_threads(record, upload, &mut workers, to_recordings);
         let (recordings, uploads) = or_without(files, has_taken_over)?;
         if let (Some(hooks), Some(recordings)) = (&asked, &recordings) {
@@ -285,7 +285,7 @@ impl Running {
         let segments = segments_thread(&settings, &mut workers, uploads.as_ref().map(UploadsThread::uploads));
         let segments = or_without(segments, has_taken_over)?;
         let pushes_thread = pushes_thread(push_settings, &workers, to_pushes)?;
-        let parts = MoqParts { workers: &workers, settings: &settings, current: &current, published: to_moq };
+        let parts = MoqParts { workers: &workers, settings: &settings, current: &current, news: to_moq };
         let moq = or_without(Moq::start(moq, parts), has_taken_over)?;
         let sources_thread = IngestThread::start()
             .map_err(|error| format!("the thread of sources could not start: {error}"))?;
@@ -676,24 +676,29 @@ fn segments_thread(
     thread.map(Some).map_err(|error| format!("the thread of segments could not start: {error}"))
 }
 
-/// Streams that begin to be published, for those who want to know: recordings, pushes and MoQ.
-fn share_news(workers: &mut Workers) -> [Receiver<StreamPublished>; 3] {
+/// Streams that begin to be published, for recordings and pushes, and all news of streams, for MoQ.
+fn share_news(workers: &mut Workers) -> ([Receiver<StreamPublished>; 2], Receiver<StreamNews>) {
     let (recordings, to_recordings) = mpsc::channel(PUBLISHED_MAX);
     let (pushes, to_pushes) = mpsc::channel(PUBLISHED_MAX);
     let (moq, to_moq) = mpsc::channel(PUBLISHED_MAX);
-    if let Some(mut published) = workers.take_published() {
+    if let Some(mut of_workers) = workers.take_news() {
         tokio::spawn(async move {
-            while let Some(stream) = published.recv().await {
-                for (listener, whose) in [(&recordings, "recordings"), (&pushes, "pushes"), (&moq, "MoQ")] {
-                    // One that has gone does not want to know.
-                    if let Err(TrySendError::Full(stream)) = listener.try_send(stream.clone()) {
-                        tracing::warn!(stream = %stream.key, whose, "news of a stream found no room");
+            while let Some(news) = of_workers.recv().await {
+                if let StreamNews::Published(stream) = &news {
+                    for (listener, whose) in [(&recordings, "recordings"), (&pushes, "pushes")] {
+                        // One that has gone does not want to know.
+                        if let Err(TrySendError::Full(stream)) = listener.try_send(stream.clone()) {
+                            tracing::warn!(stream = %stream.key, whose, "news of a stream found no room");
+                        }
                     }
+                }
+                if let Err(TrySendError::Full(news)) = moq.try_send(news) {
+                    tracing::warn!(?news, whose = "MoQ", "news of a stream found no room");
                 }
             }
         });
     }
-    [to_recordings, to_pushes, to_moq]
+    ([to_recordings, to_pushes], to_moq)
 }
 
 /// The thread that sends streams on to other servers.

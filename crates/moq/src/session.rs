@@ -10,7 +10,7 @@ use moq_net::{ALPNS, Error, Server, Session, origin};
 use percent_encoding::percent_decode_str;
 use rtmp::name::query_value;
 use tokio::task::{AbortHandle, JoinSet};
-use tokio::time::{Instant, interval, timeout};
+use tokio::time::{Instant, timeout};
 use web_transport_quinn::proto::ConnectResponse;
 use web_transport_quinn::quinn::Incoming;
 use web_transport_quinn::{Request, Session as Transport};
@@ -21,14 +21,13 @@ use worker_api::{AddressSlot, EndReason};
 use crate::play::Broadcast;
 use crate::publish;
 use crate::shared::{Client, Shared, StreamKey, end_of};
+use crate::streams::{Names, Update};
 use crate::thread::origin;
 
 /// Time that a client has for all handshakes: QUIC, HTTP/3, WebTransport and MoQ.
 const HANDSHAKE_WITHIN: Duration = Duration::from_secs(10);
 /// Streams that are announced to one client.
 const ANNOUNCED_MAX: usize = 256;
-/// How often it is looked whether streams that were announced are still there.
-const LOOK: Duration = Duration::from_secs(1);
 
 /// Serves a client to its end.
 pub(crate) async fn serve(
@@ -211,53 +210,41 @@ impl Drop for Announced {
 /// Announces what the client may play, for as long as it is there; an end is why the session is to
 /// end.
 async fn announce(shared: &Arc<Shared>, client: &Arc<Client>, play: &origin::Producer) -> EndReason {
-    let mut announced: BTreeMap<StreamKey, Announced> = BTreeMap::new();
+    // Of a client whose path is a stream that it may publish and not play, nothing is ever announced.
+    let names = match client.names_a_stream() {
+        true => Names::One(client.base.as_str().into()),
+        false => Names::Below(client.base.clone()),
+    };
+    let mut listing = shared.streams.listing(names, ANNOUNCED_MAX);
+    let mut announced: BTreeMap<Arc<str>, Announced> = BTreeMap::new();
     let mut broadcasts = JoinSet::new();
-    let mut changes = shared.streams.changes();
-    let mut look = interval(LOOK);
     loop {
-        let streams = playable(shared, client);
-        announced.retain(|key, _| streams.contains_key(key));
-        for (key, until) in streams {
-            if announced.contains_key(&key) {
-                continue;
-            }
-            let Some(path) = client.broadcast_of(key.as_str()).map(str::to_owned) else { continue };
-            let task = broadcasts.spawn({
-                let (shared, client, key) = (Arc::clone(shared), Arc::clone(client), key.clone());
-                Broadcast { shared, client, key, play: play.clone(), path, until }.run()
-            });
-            announced.insert(key, Announced { task });
-        }
-        tokio::select! {
-            Some(ended) = broadcasts.join_next() => {
-                if let Ok(reason) = ended {
-                    return reason;
-                }
-            }
-            // Also of a client whose path is a stream that it may publish and not play: nothing else
-            // may ever come here.
-            _ = look.tick() => {}
-            changed = changes.changed(), if !client.names_a_stream() => {
-                if changed.is_err() {
-                    return EndReason::Draining;
+        let updates = tokio::select! {
+            Some(ended) = broadcasts.join_next() => match ended {
+                Ok(reason) => return reason,
+                // It was retracted.
+                Err(_) => continue,
+            },
+            updates = listing.next(&shared.streams, |key| playable(shared, client, key)) => updates,
+        };
+        let Some(updates) = updates else { return EndReason::Draining };
+        for update in updates {
+            match update {
+                Update::Retract(key) => drop(announced.remove(&key)),
+                Update::Announce(name, (key, path, until)) => {
+                    let (shared, client, play) = (Arc::clone(shared), Arc::clone(client), play.clone());
+                    let task = broadcasts.spawn(Broadcast { shared, client, key, play, path, until }.run());
+                    announced.insert(name, Announced { task });
                 }
             }
         }
     }
 }
 
-/// Streams that the client may play, and until when. A stream that its URL names need not be there
-/// yet.
-fn playable(shared: &Shared, client: &Client) -> BTreeMap<StreamKey, Option<Instant>> {
-    let playable = |key: &str| {
-        client.broadcast_of(key)?;
-        let key = StreamKey::new(&shared.names, key).ok()?;
-        let permit = client.may_play(shared, &key).ok()?;
-        Some((key, end_of(permit)))
-    };
-    match client.names_a_stream() {
-        true => playable(&client.base).into_iter().collect(),
-        false => shared.streams.published(&*shared.home, ANNOUNCED_MAX, playable).into_iter().collect(),
-    }
+/// What a stream is to a client that may play it: its name, the path of its broadcast, and until when.
+fn playable(shared: &Shared, client: &Client, key: &str) -> Option<(StreamKey, String, Option<Instant>)> {
+    let path = client.broadcast_of(key)?.to_owned();
+    let key = StreamKey::new(&shared.names, key).ok()?;
+    let permit = client.may_play(shared, &key).ok()?;
+    Some((key, path, end_of(permit)))
 }

@@ -12,14 +12,14 @@ use tokio::runtime::Builder;
 use tokio::sync::mpsc::Receiver;
 use tokio::sync::oneshot;
 use tokio::task::JoinSet;
-use tokio::time::sleep;
+use tokio::time::{interval, sleep};
 use web_transport_quinn::quinn::crypto::rustls::QuicServerConfig;
 use web_transport_quinn::quinn::{
     Endpoint, EndpointConfig, IdleTimeout, ServerConfig, TokioRuntime, TransportConfig, VarInt,
 };
 use worker_api::live::{Current, Live};
 use worker_api::moq::MoqStatus;
-use worker_api::publications::StreamPublished;
+use worker_api::publications::StreamNews;
 use worker_api::settings::MoqSettings;
 use worker_api::{AddressSlots, HomeOf, WorkerHandles, time};
 
@@ -33,6 +33,10 @@ const STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Handshakes at a time; beyond half of them, a client has to show that it receives what is sent to
 /// its address (RFC 9000 section 8.1).
 const HANDSHAKES_MAX: usize = 256;
+/// How often it is looked whether permissions have changed, for all sessions together.
+const LOOK: Duration = Duration::from_secs(1);
+/// The same whether streams have ended of which no news came.
+const REVIEW: Duration = Duration::from_secs(30);
 /// The part of all handshakes, and of all sessions, that one address may have.
 const ADDRESS_PART: usize = 4;
 /// What may be in flight to or from one client, and so in memory.
@@ -56,8 +60,8 @@ pub struct MoqInput {
     pub workers: WorkerHandles,
     /// The worker that has a stream, if one has.
     pub home: Box<HomeOf>,
-    /// Streams that begin to be published.
-    pub published: Receiver<StreamPublished>,
+    /// Streams that begin and cease to be published.
+    pub news: Receiver<StreamNews>,
 }
 
 impl fmt::Debug for MoqInput {
@@ -82,7 +86,7 @@ impl MoqThread {
     /// # Errors
     /// A sentence: a port is in use, or the certificate does not serve.
     pub fn start(input: MoqInput) -> Result<Self, String> {
-        let MoqInput { settings, names, current, workers, home, published } = input;
+        let MoqInput { settings, names, current, workers, home, news } = input;
         let (tls, hash) = match &settings.tls {
             Some(tls) => (Arc::clone(tls), None),
             None => {
@@ -117,7 +121,7 @@ impl MoqThread {
         let (running, stopped) = oneshot::channel::<()>();
         let (ending, ended) = oneshot::channel::<()>();
         worker_api::thread::spawn("moq", move || {
-            runtime.block_on(run(Arc::new(shared), endpoints, published, stopped));
+            runtime.block_on(run(Arc::new(shared), endpoints, news, stopped));
             runtime.shutdown_background();
             // Whoever stops it waits for this, or does not.
             let _ = ending.send(());
@@ -172,7 +176,7 @@ fn quic(tls: &rustls::ServerConfig, settings: &MoqSettings) -> Result<ServerConf
 async fn run(
     shared: Arc<Shared>,
     endpoints: Vec<Endpoint>,
-    mut published: Receiver<StreamPublished>,
+    mut news: Receiver<StreamNews>,
     mut stopped: oneshot::Receiver<()>,
 ) {
     let places = |max: usize| AddressSlots::new(max, max.div_ceil(ADDRESS_PART));
@@ -184,14 +188,24 @@ async fn run(
     }
     listeners.spawn(renew(Arc::clone(&shared), endpoints.clone()));
     let mut feed_is_open = true;
+    let mut permissions = shared.current.version();
+    let (mut look, mut review) = (interval(LOOK), interval(REVIEW));
     loop {
         tokio::select! {
             _ = &mut stopped => break,
-            stream = published.recv(), if feed_is_open => match stream {
-                Some(stream) => shared.streams.add(stream.key, &*shared.home),
+            news = news.recv(), if feed_is_open => match news {
+                Some(StreamNews::Published(stream)) => shared.streams.published(stream.key),
+                Some(StreamNews::Ended(key)) => shared.streams.ended(&key, &*shared.home),
                 // The workers have ended.
                 None => feed_is_open = false,
             },
+            _ = look.tick() => {
+                let version = shared.current.version();
+                if std::mem::replace(&mut permissions, version) != version {
+                    shared.streams.permissions_changed();
+                }
+            }
+            _ = review.tick() => shared.streams.review(&*shared.home),
         }
     }
     listeners.abort_all();

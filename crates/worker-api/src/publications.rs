@@ -1,4 +1,5 @@
-//! What workers say of streams that begin to be published, for who does something with each of them.
+//! What workers say of streams that begin and cease to be published, for who does something with each of
+//! them.
 
 use std::sync::Arc;
 
@@ -18,5 +19,15 @@ pub struct StreamPublished {
     pub is_fetched: bool,
 }
 
+/// What workers say.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum StreamNews {
+    /// A stream begins.
+    Published(StreamPublished),
+    /// `app/name` has ended. Another worker may have begun with it meanwhile, and have said so before: look
+    /// whether it is published.
+    Ended(Arc<str>),
+}
+
 /// Where workers send it.
-pub type PublishedSender = Sender<StreamPublished>;
+pub type NewsSender = Sender<StreamNews>;

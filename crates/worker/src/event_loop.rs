@@ -37,7 +37,7 @@ use crate::stats::columns::Outbox;
 use worker_api::command::Command;
 use worker_api::handoff::{Handoff, ReturnQueue};
 use worker_api::overload::Overload;
-use worker_api::publications::PublishedSender;
+use worker_api::publications::NewsSender;
 
 /// Time between two rounds of deadline checks, milliseconds.
 const SWEEP_MS: u64 = 100;
@@ -55,8 +55,8 @@ pub(crate) struct ControlQueues {
     pub(crate) internal: ReadyPublishers,
     /// To and from the thread that makes segments; `None` where that is off.
     pub(crate) segments: Option<SegmentQueues>,
-    /// Who wants to know of streams that begin to be published.
-    pub(crate) published: PublishedSender,
+    /// Who wants to know of streams that begin to be published; of their ends, the directory tells.
+    pub(crate) news: NewsSender,
     /// Who has to be asked before somebody publishes or plays; `None`: nobody.
     pub(crate) hooks: Option<HookQuestions>,
 }

@@ -74,7 +74,7 @@ use worker_api::cluster::Elsewhere;
 use worker_api::columns::{SNAPSHOTS_MAX, StatsSnapshot};
 use worker_api::live::{Current, Live};
 use worker_api::overload::{MemoryGauge, Overload};
-use worker_api::publications::{PUBLISHED_MAX, StreamPublished};
+use worker_api::publications::{PUBLISHED_MAX, StreamNews};
 use worker_api::segments::{SegmentsEnd, UPDATES_MAX, UpdateSender, WANTED_MAX};
 use worker_api::snapshot::Role;
 use worker_api::sockets::BoundSocket;
@@ -93,7 +93,7 @@ pub struct Workers {
     handles: Vec<WorkerHandle>,
     used_stats: Vec<SyncSender<Box<StatsSnapshot>>>,
     segments: Option<SegmentsEnd>,
-    published: Option<Receiver<StreamPublished>>,
+    news: Option<Receiver<StreamNews>>,
     /// Copies of the sockets of clients.
     sockets: Vec<BoundSocket>,
     threads: Vec<JoinHandle<()>>,
@@ -207,7 +207,8 @@ impl Workers {
             rtsp_pending: AddressSlots::new(usize::MAX, settings.rtsp.pending_per_address_max),
             of_address: OfAddress::new(settings.of_address),
         };
-        let directory = Arc::new(Directory::new(elsewhere));
+        let (news, news_of_workers) = mpsc::channel(PUBLISHED_MAX);
+        let directory = Arc::new(Directory::new(elsewhere).with_news(news.downgrade()));
         let queues = (0..settings.workers).map(|_| EventQueue::new()).collect::<io::Result<Vec<_>>>()?;
         let wakers = queues.iter().map(EventQueue::waker).collect::<io::Result<Vec<_>>>()?;
         let mailboxes = mailbox::connect(&wakers, settings.ring_frames);
@@ -221,12 +222,10 @@ impl Workers {
             handles: Vec::new(),
             used_stats: Vec::new(),
             segments: None,
-            published: None,
+            news: Some(news_of_workers),
             sockets: shared.into_bound(),
             threads: Vec::new(),
         };
-        let (published, published_here) = mpsc::channel(PUBLISHED_MAX);
-        workers.published = Some(published_here);
         let (wanted, wanted_of_thread) = mpsc::channel(WANTED_MAX);
         let mut segment_updates = Vec::new();
         let mut loops = Vec::with_capacity(settings.workers);
@@ -267,7 +266,7 @@ impl Workers {
                 outbox,
                 internal,
                 segments,
-                published: published.clone(),
+                news: news.clone(),
                 hooks: hooks.map(|hooks| HookQuestions::new(hooks, wakers[index].clone())),
             };
             let packets = packets::Packets::new(
@@ -360,9 +359,9 @@ impl Workers {
         self.segments.take()
     }
 
-    /// Streams that begin to be published, once. Who does not want to know drops it.
-    pub fn take_published(&mut self) -> Option<Receiver<StreamPublished>> {
-        self.published.take()
+    /// Streams that begin and cease to be published, once. Who does not want to know drops it.
+    pub fn take_news(&mut self) -> Option<Receiver<StreamNews>> {
+        self.news.take()
     }
 
     /// One handle per worker, in order.

@@ -25,7 +25,7 @@ use crate::proto::session::{Media, Publish};
 use crate::publication::{Credential, LaneStream, PlayRefusal, Publication, PublishRefusal, Remote, Source};
 use crate::registry::{Claim, Claimant, Epoch, Lane, Origin, Published, PublishedTracks, StreamId, Taken};
 use crate::stats::columns::frames_reference;
-use worker_api::publications::StreamPublished;
+use worker_api::publications::{StreamNews, StreamPublished};
 use worker_api::rtc::{RtcOpen, RtcRefusal, RtcRole};
 use worker_api::settings::SecondPublisher;
 use worker_api::snapshot::{Protocol, Role, SessionId};
@@ -500,9 +500,9 @@ impl Worker {
                 }
                 origin => origin == Origin::Node,
             };
-            let news = StreamPublished { key, app_bytes, is_fetched };
-            if let Err(TrySendError::Full(news)) = self.control.published.try_send(news) {
-                tracing::warn!(stream = %news.key, "nobody hears that a stream is published: too many at once");
+            let news = StreamNews::Published(StreamPublished { key, app_bytes, is_fetched });
+            if let Err(TrySendError::Full(news)) = self.control.news.try_send(news) {
+                tracing::warn!(?news, "news of a stream found no room: too many at once");
             }
         }
     }

@@ -17,7 +17,10 @@ use std::time::Duration;
 
 use crate::ids::{ConnId, PeerId, TableId, WorkerIndex};
 use media::Codec;
+use tokio::sync::mpsc::WeakSender;
+use tokio::sync::mpsc::error::TrySendError;
 use worker_api::cluster::{self, Elsewhere, Watched};
+use worker_api::publications::StreamNews;
 pub(crate) use worker_api::streams::{Epoch, Published, PublishedTracks, StreamId, WebrtcAvailability};
 
 /// Where a stream is published.
@@ -131,6 +134,8 @@ pub(crate) struct Directory {
     inner: Mutex<Inner>,
     /// The rest of the cluster, if there is one. Reports go to it with `inner` locked.
     elsewhere: Option<Arc<dyn Elsewhere>>,
+    /// Where ends are told, as long as workers run.
+    news: Option<WeakSender<StreamNews>>,
 }
 
 #[derive(Debug, Default)]
@@ -170,6 +175,11 @@ impl Directory {
     /// None listed yet; with the rest of the cluster, if there is one.
     pub(crate) fn new(elsewhere: Option<Arc<dyn Elsewhere>>) -> Self {
         Self { elsewhere, ..Self::default() }
+    }
+
+    /// Tells of publications that have ended.
+    pub(crate) fn with_news(self, news: WeakSender<StreamNews>) -> Self {
+        Self { news: Some(news), ..self }
     }
 
     /// `worker` has a publisher for stream `key`: of packets, which are `tracks`, or of frames without.
@@ -236,6 +246,12 @@ impl Directory {
                 elsewhere.ended(key, epoch);
             }
             self.report_want(key, listing);
+            // Whoever looks it up waits for the lock, and then finds it gone.
+            if let Some(news) = self.news.as_ref().and_then(WeakSender::upgrade)
+                && let Err(TrySendError::Full(news)) = news.try_send(StreamNews::Ended(key.into()))
+            {
+                tracing::warn!(?news, "news of a stream found no room: too many at once");
+            }
         }
         inner.forget_unused(key);
     }
@@ -550,6 +566,23 @@ mod tests {
         );
         directory.release("live/a", second.epoch);
         assert!(directory.claim("live/a", WorkerIndex(0), REFUSED, None).is_ok());
+    }
+
+    #[test]
+    fn the_end_of_a_publication_is_told_once_nobody_has_replaced_it() {
+        let (news, mut told) = tokio::sync::mpsc::channel(8);
+        let directory = Directory::default().with_news(news.downgrade());
+        let first = directory.claim("live/a", WorkerIndex(0), REFUSED, None).unwrap();
+        let second = directory.claim("live/a", WorkerIndex(1), TAKES_OVER, None).unwrap();
+        directory.release("live/a", first.epoch);
+        assert!(told.try_recv().is_err());
+        directory.release("live/a", second.epoch);
+        assert_eq!(told.try_recv(), Ok(StreamNews::Ended("live/a".into())));
+        // When the workers end, so do the news.
+        let third = directory.claim("live/a", WorkerIndex(0), REFUSED, None).unwrap();
+        drop(news);
+        directory.release("live/a", third.epoch);
+        assert_eq!(told.try_recv(), Err(tokio::sync::mpsc::error::TryRecvError::Disconnected));
     }
 
     #[test]

@@ -84,7 +84,8 @@ impl RtspPlayer {
     ) -> Result<(), String> {
         let RtspPlayer { session, sockets, server } = self;
         for (track, pair) in sockets.iter().enumerate() {
-            for (part, socket) in pair.iter().enumerate() {
+            // Reports first: the one that comes with the first packet says when that was captured.
+            for (part, socket) in pair.iter().enumerate().rev() {
                 udp::receive(socket, batch, counters, |counters, from, datagram| {
                     if from.ip() != server.ip() {
                         return Ok(());

@@ -151,3 +151,37 @@ fn a_publisher_of_nothing_that_is_carried_ends_with_the_reason() {
     assert_eq!(publishers.len(), 1);
     assert_eq!(publishers[0]["stream"], "live/other");
 }
+
+#[test]
+fn a_publisher_of_several_programs_says_which_one_it_means() {
+    let server = Server::start("[limits]\npublisher_idle_timeout_ms = 1000\n");
+    // The picture is one program, the audio another.
+    let send = |id: &str| {
+        let mut command = ffmpeg();
+        command.args(["-re", "-stream_loop", "-1", "-i"]).arg(sample());
+        command.args(["-map", "0:v", "-map", "0:a", "-c", "copy", "-program", "program_num=7:st=0"]);
+        command.args(["-program", "program_num=9:st=1", "-f", "mpegts", &server.srt_url(id)]);
+        Running::start(command, "ffmpeg publishing by SRT")
+    };
+    let cases = [
+        ("publish:live/first", "live/first", [true, false]),
+        ("publish:live/short?program=9", "live/short", [false, true]),
+        ("#!::r=live/long,m=publish,program=9", "live/long", [false, true]),
+    ];
+    for (id, stream, has) in cases {
+        let _publisher = send(id);
+        server.wait_for_publisher(stream, true);
+        let found = eventually("its track is known", || {
+            let found = server.api(&format!("/api/v1/streams/{stream}"));
+            let has = [found["video"].is_object(), found["audio"].is_object()];
+            has.contains(&true).then_some(has)
+        });
+        assert_eq!(found, has, "{id}");
+    }
+    // One that is not there ends as other publishers of nothing do, and what is no number is refused.
+    let _publisher = send("publish:live/none?program=8");
+    eventually("it has ended", || server.log().contains("what comes has no program").then_some(()));
+    let refused = send("publish:live/no?program=first");
+    eventually("it is refused", || server.log().contains("`program` is no number").then_some(()));
+    drop(refused);
+}

@@ -86,7 +86,7 @@ pub(crate) fn workers(settings: WorkerSettings, listeners: Vec<Listeners>) -> Ve
                 outbox: Outbox::new(mpsc::channel(1).0, sync_channel(1).1),
                 internal: ReadyPublishers::new(waker.clone()),
                 segments: None,
-                published: mpsc::channel(1).0,
+                news: mpsc::channel(1).0,
                 hooks: None,
             };
             let pool = transcode::Pool::new(
