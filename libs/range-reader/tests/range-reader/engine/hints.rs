@@ -176,10 +176,10 @@ async fn what_was_read_and_is_hinted_again_is_not_asked_for_twice() {
     let mut reader = AsyncRangeReader::with_source(world.source(), config);
     let mut index = vec![0; 40_000];
     reader.seek(SeekFrom::Start(2_960_000)).await.unwrap();
-    reader.will_need([2_960_000..u64::MAX]);
+    reader.will_need(std::iter::once(2_960_000..u64::MAX));
     reader.read_exact(&mut index).await.unwrap();
     reader.seek(SeekFrom::Start(0)).await.unwrap();
-    reader.will_need([0..u64::MAX]);
+    reader.will_need(std::iter::once(0..u64::MAX));
     let mut all = Vec::new();
     reader.read_to_end(&mut all).await.unwrap();
     assert!(all == file);
