@@ -149,12 +149,15 @@ async fn hand_over(running: &Running, mut successor: Successor) -> Result<Succes
     // Datagrams only now: media waits, too.
     let _ = workers.hold(HOLD, true).await;
     for _ in 0..3 {
-        // What a worker has for another one has arrived after two turns; before these is one in which
-        // audio of bridges comes back from its threads.
+        // What a worker has for another one has arrived after two turns; the one before takes the last
+        // transcoded audio.
         let _ = workers.hold(HOLD, true).await;
     }
     let mut sessions = workers.hand_over().await;
-    sessions.keep_bridges(successor.takes_bridges());
+    if !successor.takes_bridges() {
+        sessions.bridges.clear();
+    }
+    sessions.drop_players_without_bridge();
     let begun = tokio::task::spawn_blocking(move || {
         let taken = successor.go(&sessions, &urls)?;
         Ok((successor, taken))

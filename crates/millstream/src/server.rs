@@ -693,7 +693,7 @@ fn share_news(workers: &mut Workers) -> ([Receiver<StreamPublished>; 2], Receive
                     }
                 }
                 if let Err(TrySendError::Full(news)) = moq.try_send(news) {
-                    tracing::warn!(?news, whose = "MoQ", "news of a stream found no room");
+                    tracing::warn!(stream = %news.key(), whose = "MoQ", "news of a stream found no room");
                 }
             }
         });

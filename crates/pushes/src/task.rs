@@ -305,7 +305,8 @@ impl Attempt<'_> {
                     }
                     Err(failure) => return End::Failed(failure),
                 },
-                () = sleep_until(carried.settles_at()), if carried.audio_alone.is_some() => {}
+                () = sleep_until(carried.settles_at().unwrap_or_else(Instant::now)),
+                    if carried.audio_alone.is_some() => {}
                 _ = srt_due.tick(), if target.is_srt() => push.note_srt(target),
                 () = sleep_until(progress.since + settings.stall_timeout), if is_blocked => {
                     return End::Failed(Failure::new("the target takes nothing"));
@@ -439,19 +440,20 @@ impl Carried {
 
     /// Decides on a refused audio track that came before any video: an encoder may send its audio first.
     fn settle(&mut self, now: Instant, has_video: bool) -> Result<(), Failure> {
-        if has_video || now >= self.settles_at() {
-            let Some((_, reason)) = self.audio_alone.take() else { return Ok(()) };
-            if !has_video {
-                return Err(Failure::lasting(reason));
-            }
-            self.refused.insert(TrackId::AUDIO);
-            self.news = Some(reason);
+        if !has_video && self.settles_at().is_some_and(|at| now < at) {
+            return Ok(());
         }
+        let Some((_, reason)) = self.audio_alone.take() else { return Ok(()) };
+        if !has_video {
+            return Err(Failure::lasting(reason));
+        }
+        self.refused.insert(TrackId::AUDIO);
+        self.news = Some(reason);
         Ok(())
     }
 
-    fn settles_at(&self) -> Instant {
-        self.audio_alone.as_ref().map_or_else(Instant::now, |(since, _)| *since + SETTLING)
+    fn settles_at(&self) -> Option<Instant> {
+        self.audio_alone.as_ref().map(|(since, _)| *since + SETTLING)
     }
 }
 
@@ -478,7 +480,7 @@ mod tests {
             let mut carried = Carried::default();
             assert_eq!(carried.note(at(0), &frame(TrackId::AUDIO), refused(), false), Ok(()));
             assert_eq!(carried.note(at(20), &frame(TrackId::AUDIO), refused(), false), Ok(()));
-            assert_eq!(carried.settles_at(), at(500));
+            assert_eq!(carried.settles_at(), Some(at(500)));
             assert_eq!(carried.settle(at(299), false), Ok(()));
             assert_eq!(carried.news, None);
             let Some(video_at) = video_at else {

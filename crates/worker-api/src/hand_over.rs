@@ -61,8 +61,8 @@ pub struct HandedSession {
     pub viewer: Vec<ViewerTrackPosition>,
     /// Transport-wide number of the next packet to a player.
     pub next_number: u16,
-    /// It plays a stream that comes as frames: it goes on with the bridge of that alone. Of releases that do
-    /// not say it, none does.
+    /// It plays a stream that comes as frames: it goes over only together with that stream's bridge. Absent
+    /// from earlier releases: false.
     #[serde(default)]
     pub is_bridged: bool,
 }
@@ -131,9 +131,8 @@ impl HandedOver {
         self.connections.extend(connections);
     }
 
-    /// Leaves out players by bridges that do not go over, or cannot be taken: they connect again.
-    pub fn keep_bridges(&mut self, are_taken: bool) {
-        self.bridges.retain(|_| are_taken);
+    /// Leaves out players whose bridge does not go over: they connect again.
+    pub fn drop_players_without_bridge(&mut self) {
         let bridges: HashSet<_> = self.bridges.iter().map(HandedBridge::key).collect();
         self.sessions.retain(|session| !session.is_bridged || bridges.contains(&session.key()));
     }
@@ -390,7 +389,8 @@ pub(crate) mod tests {
         };
         let kept = |are_taken| {
             let mut handed = all();
-            handed.keep_bridges(are_taken);
+            handed.bridges.retain(|_| are_taken);
+            handed.drop_players_without_bridge();
             (handed.bridges.len(), handed.sessions.into_iter().map(|session| *session).collect::<Vec<_>>())
         };
         assert_eq!(kept(true), (1, vec![session(), of_packets.clone()]));

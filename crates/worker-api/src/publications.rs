@@ -29,5 +29,14 @@ pub enum StreamNews {
     Ended(Arc<str>),
 }
 
+impl StreamNews {
+    /// `app/name`.
+    pub fn key(&self) -> &Arc<str> {
+        match self {
+            Self::Published(StreamPublished { key, .. }) | Self::Ended(key) => key,
+        }
+    }
+}
+
 /// Where workers send it.
 pub type NewsSender = Sender<StreamNews>;

@@ -36,20 +36,8 @@ const SHARED_FOR: Duration = Duration::from_millis(250);
 pub struct NoAnswer {
     /// Index of the worker.
     pub worker: usize,
-}
-
-/// One of several workers did not answer in time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Silent {
-    worker: usize,
     /// It has the command, and may carry it out yet.
-    is_asked: bool,
-}
-
-impl From<Silent> for NoAnswer {
-    fn from(Silent { worker, .. }: Silent) -> Self {
-        Self { worker }
-    }
+    pub is_asked: bool,
 }
 
 /// Sends a command to the worker with an index.
@@ -163,7 +151,7 @@ impl WorkerHandles {
     /// Tells the relay of packets, which is on the first worker.
     pub fn relay(&self, command: RelayCommand) -> Result<(), NoAnswer> {
         (self.send)(RELAY_WORKER, Command::Relay(Box::new(command)))
-            .map_err(|WorkerUnavailable| NoAnswer { worker: RELAY_WORKER })
+            .map_err(|WorkerUnavailable| NoAnswer { worker: RELAY_WORKER, is_asked: false })
     }
 
     /// Asks the relay of packets; `command` takes where the answer goes.
@@ -211,11 +199,7 @@ impl WorkerHandles {
     /// are about to say what they want.
     pub async fn hold(&self, period: Duration, with_datagrams: bool) -> Result<usize, NoAnswer> {
         let hold = |_, reply| Command::Hold { period, with_datagrams, reply };
-        self.ask_each(ANSWER_TIMEOUT, hold)
-            .await
-            .into_iter()
-            .sum::<Result<usize, Silent>>()
-            .map_err(Into::into)
+        self.ask_each(ANSWER_TIMEOUT, hold).await.into_iter().sum()
     }
 
     /// Has all workers say what another process needs of their sessions and TCP connections, and send nothing
@@ -226,7 +210,7 @@ impl WorkerHandles {
         for of_worker in self.ask_each(HAND_OVER_TIMEOUT, hand_over).await {
             match of_worker {
                 Ok(of_worker) => handed.extend(of_worker),
-                Err(Silent { worker, .. }) => {
+                Err(NoAnswer { worker, .. }) => {
                     tracing::warn!(worker, "a worker does not say what its sessions are: they end");
                 }
             }
@@ -242,7 +226,7 @@ impl WorkerHandles {
         for of_worker in self.ask_each(HAND_OVER_TIMEOUT, let_go).await {
             match of_worker {
                 Ok(of_worker) => ended.extend(of_worker),
-                Err(Silent { worker, .. }) => {
+                Err(NoAnswer { worker, .. }) => {
                     tracing::warn!(worker, "a worker does not say which of its sessions have ended");
                 }
             }
@@ -285,7 +269,7 @@ impl WorkerHandles {
         };
         let taken = self.ask_each(HAND_OVER_TIMEOUT, resume).await;
         let taken = taken.into_iter().zip(asked).map(|(taken, asked)| {
-            taken.unwrap_or_else(|Silent { worker, is_asked }| {
+            taken.unwrap_or_else(|NoAnswer { worker, is_asked }| {
                 tracing::error!(worker, is_asked, "a worker does not say whether it goes on with sessions");
                 if is_asked { asked } else { Vec::new() }
             })
@@ -297,7 +281,7 @@ impl WorkerHandles {
     pub async fn go_on(&self, ended: Arc<[SessionId]>) {
         let go_on = |_, reply| Command::GoOn { ended: Arc::clone(&ended), reply };
         for of_worker in self.ask_each(HAND_OVER_TIMEOUT, go_on).await {
-            if let Err(Silent { worker, .. }) = of_worker {
+            if let Err(NoAnswer { worker, .. }) = of_worker {
                 tracing::error!(worker, "a worker does not say that it goes on with sessions");
             }
         }
@@ -314,8 +298,7 @@ impl WorkerHandles {
 
     async fn ask_all(&self, listed: &Listed) -> Snapshots {
         let snapshot = |_, reply| Command::Snapshot { sessions: listed.clone(), reply };
-        let answers = self.ask_each(ANSWER_TIMEOUT, snapshot).await.into_iter();
-        answers.map(|answer| answer.map_err(Into::into)).collect()
+        self.ask_each(ANSWER_TIMEOUT, snapshot).await.into_iter().collect()
     }
 
     /// Asks all workers, before any answer is awaited: what they say belongs together as closely as may be.
@@ -323,7 +306,7 @@ impl WorkerHandles {
         &self,
         time: Duration,
         mut command: impl FnMut(usize, oneshot::Sender<T>) -> Command,
-    ) -> Vec<Result<T, Silent>> {
+    ) -> Vec<Result<T, NoAnswer>> {
         let mut ask = |worker| {
             let (reply, answer) = oneshot::channel();
             (worker, (self.send)(worker, command(worker, reply)), answer)
@@ -334,8 +317,8 @@ impl WorkerHandles {
         for (worker, sent, answer) in asked {
             answers.push(match (sent, timeout_at(deadline, answer).await) {
                 (Ok(()), Ok(Ok(answer))) => Ok(answer),
-                (Ok(()), _) => Err(Silent { worker, is_asked: true }),
-                (Err(WorkerUnavailable), _) => Err(Silent { worker, is_asked: false }),
+                (Ok(()), _) => Err(NoAnswer { worker, is_asked: true }),
+                (Err(WorkerUnavailable), _) => Err(NoAnswer { worker, is_asked: false }),
             });
         }
         answers
@@ -347,10 +330,10 @@ impl WorkerHandles {
         command: Command,
         answer: oneshot::Receiver<T>,
     ) -> Result<T, NoAnswer> {
-        (self.send)(worker, command).map_err(|WorkerUnavailable| NoAnswer { worker })?;
+        (self.send)(worker, command).map_err(|WorkerUnavailable| NoAnswer { worker, is_asked: false })?;
         match timeout(ANSWER_TIMEOUT, answer).await {
             Ok(Ok(answer)) => Ok(answer),
-            _ => Err(NoAnswer { worker }),
+            _ => Err(NoAnswer { worker, is_asked: true }),
         }
     }
 }

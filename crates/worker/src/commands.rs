@@ -55,8 +55,8 @@ impl Worker {
                 Command::Hold { period, with_datagrams, reply } => {
                     let until_ms = self.ctx.now_ms + period.as_millis() as u64;
                     self.acceptor.hold(until_ms);
-                    // Nothing is read from the first time on. What is transcoded by the second one is
-                    // sent, so that it arrives everywhere before it is said where sessions are.
+                    // The first such command stops reading; the next ones also keep transcoded audio
+                    // back, so that all that was sent has arrived when sessions are handed over.
                     self.bridges.is_held = with_datagrams && self.datagrams_wait();
                     self.datagrams_wait_until_ms = if with_datagrams { until_ms } else { 0 };
                     let _ = reply.send(self.connections.undecided(self.ctx.now_ms));

@@ -55,7 +55,7 @@ pub(crate) struct ControlQueues {
     pub(crate) internal: ReadyPublishers,
     /// To and from the thread that makes segments; `None` where that is off.
     pub(crate) segments: Option<SegmentQueues>,
-    /// Who wants to know of streams that begin to be published; of their ends, the directory tells.
+    /// Who wants to know of streams that begin to be published; the directory reports their ends.
     pub(crate) news: NewsSender,
     /// Who has to be asked before somebody publishes or plays; `None`: nobody.
     pub(crate) hooks: Option<HookQuestions>,

@@ -502,7 +502,7 @@ impl Worker {
             };
             let news = StreamNews::Published(StreamPublished { key, app_bytes, is_fetched });
             if let Err(TrySendError::Full(news)) = self.control.news.try_send(news) {
-                tracing::warn!(?news, "news of a stream found no room: too many at once");
+                tracing::warn!(stream = %news.key(), "news of a stream found no room: too many at once");
             }
         }
     }

@@ -134,7 +134,7 @@ pub(crate) struct Directory {
     inner: Mutex<Inner>,
     /// The rest of the cluster, if there is one. Reports go to it with `inner` locked.
     elsewhere: Option<Arc<dyn Elsewhere>>,
-    /// Where ends are told, as long as workers run.
+    /// Where ends are sent, as long as workers run.
     news: Option<WeakSender<StreamNews>>,
 }
 
@@ -250,7 +250,7 @@ impl Directory {
             if let Some(news) = self.news.as_ref().and_then(WeakSender::upgrade)
                 && let Err(TrySendError::Full(news)) = news.try_send(StreamNews::Ended(key.into()))
             {
-                tracing::warn!(?news, "news of a stream found no room: too many at once");
+                tracing::warn!(stream = %news.key(), "news of a stream found no room: too many at once");
             }
         }
         inner.forget_unused(key);

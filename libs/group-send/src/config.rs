@@ -119,7 +119,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// The back end that costs least of all that this build, the process's rights and the device allow.
+    /// Prefers `tc_clone` and `af_xdp`, where this build, the process's rights and the device allow them,
+    /// to the default.
     ///
     /// For [`Traffic::Groups`] `tc_clone` if it works, else `af_xdp`; for [`Traffic::Datagrams`]
     /// `af_xdp`; and else the default. Both are used on the interface that the socket is bound to, by

@@ -35,6 +35,10 @@ pub struct PictureFilter {
     refused: Option<Refusal>,
 }
 
+/// NAL units of parameter sets, for another process.
+#[derive(Serialize, Deserialize)]
+struct Units(Vec<Vec<u8>>);
+
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum ByCodec {
     H264(Box<h264::Filter>),

@@ -164,7 +164,7 @@ enum Failure {
 impl IntoResponse for Failure {
     fn into_response(self) -> Response {
         match self {
-            Self::Worker(NoAnswer { worker }) => {
+            Self::Worker(NoAnswer { worker, .. }) => {
                 let message = format!("worker {worker} did not answer in time");
                 error(StatusCode::SERVICE_UNAVAILABLE, "worker_unavailable", message)
             }

@@ -244,7 +244,9 @@ impl Refusal {
             Self::PendingOfAddress => "too many sessions from this address that are not connected",
             Self::Full => "the server is full",
             Self::Overloaded(overload) => overload.reason(),
-            Self::Silent(NoAnswer { worker }) => return format!("worker {worker} did not answer in time"),
+            Self::Silent(NoAnswer { worker, .. }) => {
+                return format!("worker {worker} did not answer in time");
+            }
             Self::Draining => "the server is stopping",
             Self::Internal(text) => text,
         };

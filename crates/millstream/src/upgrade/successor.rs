@@ -1,11 +1,12 @@
 //! The server that takes over, as the running one sees it.
 
 use std::io;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
+use serde::Serialize;
 use worker_api::hand_over::{HandedOver, HandedUrl};
 use worker_api::handed_connection::HandedSocket;
 use worker_api::snapshot::SessionId;
@@ -136,32 +137,36 @@ impl Successor {
     }
 
     fn send_sessions(&mut self, handed: &HandedOver, urls: &[HandedUrl]) -> io::Result<()> {
-        let written = |one: Result<Vec<u8>, rmp_serde::encode::Error>| one.map_err(io::Error::other);
         for session in &handed.sessions {
-            let session = written(rmp_serde::to_vec_named(session))?;
-            self.channel.send(&ToNew::Session(session), &[], SEND_TIMEOUT)?;
+            self.send_one(session, ToNew::Session, &[])?;
         }
         for url in urls {
-            let url = written(rmp_serde::to_vec_named(url))?;
-            self.channel.send(&ToNew::Url(url), &[], SEND_TIMEOUT)?;
+            self.send_one(url, ToNew::Url, &[])?;
         }
-        // With what is around them. One that is too long is not taken, as if it could not be read.
-        let has_room = |bytes: &Vec<u8>| bytes.len() < BYTES_MAX - AROUND_BYTES;
         for stream in &handed.streams {
-            let stream = Some(written(rmp_serde::to_vec_named(stream))?).filter(has_room);
-            stream.map_or(Ok(()), |one| self.channel.send(&ToNew::Stream(one), &[], SEND_TIMEOUT))?;
+            self.send_one(stream, ToNew::Stream, &[])?;
         }
         for bridge in &handed.bridges {
-            let bridge = Some(written(rmp_serde::to_vec_named(bridge))?).filter(has_room);
-            bridge.map_or(Ok(()), |one| self.channel.send(&ToNew::Bridge(one), &[], SEND_TIMEOUT))?;
+            self.send_one(bridge, ToNew::Bridge, &[])?;
         }
         for HandedSocket { connection, socket } in &handed.connections {
-            let connection = Some(written(rmp_serde::to_vec_named(connection))?).filter(has_room);
-            let sockets = [socket.as_fd()];
-            let send = |one| self.channel.send(&ToNew::Connection(one), &sockets, SEND_TIMEOUT);
-            connection.map_or(Ok(()), send)?;
+            self.send_one(connection, ToNew::Connection, &[socket.as_fd()])?;
         }
         Ok(())
+    }
+
+    /// What is too long, with what is around it, is left out, as if it could not be read.
+    fn send_one<T: Serialize>(
+        &mut self,
+        one: &T,
+        message: fn(Vec<u8>) -> ToNew,
+        sockets: &[BorrowedFd<'_>],
+    ) -> io::Result<()> {
+        let bytes = rmp_serde::to_vec_named(one).map_err(io::Error::other)?;
+        if bytes.len() >= BYTES_MAX - AROUND_BYTES {
+            return Ok(());
+        }
+        self.channel.send(&message(bytes), sockets, SEND_TIMEOUT)
     }
 
     /// It goes on from now on, whatever becomes of this process, and with the sessions that it has, but for

@@ -281,8 +281,8 @@ fn tag(hash: u32) -> u8 {
 /// Places in a bucket: as many as a word has bytes, less the counter.
 ///
 /// Two places without tags took as much memory and left 0.9 to 3.3 % of IPv4 peers and 3.3 to 10 % of
-/// IPv6 peers to the map. A look-up among 10,000 IPv6 peers took 11 instead of 7 ns, an unknown one 9
-/// to 12 instead of 4; among 100 IPv4 peers 3.3 instead of 3.8 (`cargo run --release --bin peer-table`
+/// IPv6 peers to the map. A look-up among 10,000 IPv6 peers took 11 instead of 7 ns, an unknown one 13
+/// instead of 4.4; among 100 IPv4 peers 3.3 instead of 4.1 (`cargo run --release --bin peer-table`
 /// in bench/, AMD Zen 4). Seven tags are compared by ordinary arithmetic, as SSE2 would save four
 /// instructions of ninety, and be code for one processor.
 const WAYS: usize = 7;

@@ -335,7 +335,7 @@ impl<S: Source> Engine<S> {
         self.source.state().requests_at_once.min(most).max(1)
     }
 
-    /// Bytes of pieces that are in flight.
+    /// Bytes of guesses in flight, below which the next is asked for.
     fn in_flight_max(&self) -> u64 {
         self.paths(IN_FLIGHT_PATHS).max(IN_FLIGHT_BYTES_MIN)
     }

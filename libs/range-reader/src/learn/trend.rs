@@ -48,7 +48,7 @@ const BATCH_MISSES: f64 = 1.0;
 /// pattern.
 const MARGIN_MAX: f64 = 3.0;
 
-/// And so many at least where misses are hidden: with them one run in seven still wants a byte that
+/// And so many at least where misses are hidden: with them one run in fourteen still wants a byte that
 /// has not been asked for, at the cost of a request.
 const MARGIN_MIN: f64 = 1.8;
 

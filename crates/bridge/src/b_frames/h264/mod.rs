@@ -16,6 +16,7 @@ use references::{PictureOrder, References};
 use sets::{PictureOrderType, Pps, Sps};
 use slice::{Changes, Markings, SliceHeader, SliceKind, Structure};
 
+use super::Units;
 use super::verdict::{Gate, Refusal, Seen, Stop};
 use media::bitstream::{BitReader, Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_avcc};
@@ -348,10 +349,6 @@ struct Sets {
     picture: Vec<Set<Pps>>,
 }
 
-/// The NAL units of the sets, for another process.
-#[derive(Serialize, Deserialize)]
-struct Units(Vec<Vec<u8>>);
-
 impl From<Sets> for Units {
     fn from(sets: Sets) -> Self {
         let sequence = sets.sequence.into_iter().map(|set| set.unit);
@@ -364,8 +361,9 @@ impl TryFrom<Units> for Sets {
 
     fn try_from(Units(units): Units) -> Result<Self, Self::Error> {
         let mut sets = Self::default();
-        let mut put = units.iter().map(|unit| sets.put(unit));
-        put.all(|put| put.is_ok()).then_some(()).ok_or("a parameter set is broken")?;
+        for unit in &units {
+            sets.put(unit).map_err(|_| "a parameter set is broken")?;
+        }
         Ok(sets)
     }
 }

@@ -14,6 +14,7 @@ mod slice;
 use sets::{Pps, Sps};
 use slice::SliceHeader;
 
+use super::Units;
 use super::verdict::{Gate, Refusal, Seen, Stop};
 use media::bitstream::{Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_hvcc};
@@ -218,10 +219,6 @@ struct Sets {
     picture: Vec<Set<Pps>>,
 }
 
-/// The NAL units of the sets, for another process.
-#[derive(Serialize, Deserialize)]
-struct Units(Vec<Vec<u8>>);
-
 impl From<Sets> for Units {
     fn from(sets: Sets) -> Self {
         let video = sets.video.into_iter().map(|set| set.unit);
@@ -235,8 +232,9 @@ impl TryFrom<Units> for Sets {
 
     fn try_from(Units(units): Units) -> Result<Self, Self::Error> {
         let mut sets = Self::default();
-        let mut put = units.iter().map(|unit| sets.put(unit));
-        put.all(|put| put.is_ok()).then_some(()).ok_or("a parameter set is broken")?;
+        for unit in &units {
+            sets.put(unit).map_err(|_| "a parameter set is broken")?;
+        }
         Ok(sets)
     }
 }

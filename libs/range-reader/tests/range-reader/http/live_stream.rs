@@ -90,7 +90,7 @@ async fn a_request_waits_for_a_connection_of_those_allowed() {
         _ => vec![Step::Send(answer("200 OK", &[], b"short"))],
     };
     let server = Scripted::start(script).await;
-    let timeout = Duration::from_millis(50);
+    let timeout = Duration::from_secs(2);
     let config = HttpConfig { connections_max: 2, ..config() };
     let client = Client::new(HttpConfig { connect_timeout: timeout, ..config.clone() }).unwrap();
     let none = HeaderMap::new();
