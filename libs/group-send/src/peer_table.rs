@@ -34,8 +34,8 @@ use std::fmt;
 ///
 /// **Cost.** `get` reads eight bits of the hash of each peer in a bucket of seven, together in one
 /// word, and nearly always one key, in a cache line with its value if that is small. An unknown peer
-/// costs the word. At most 1.2 % of the peers are expected to be in the map and cost a look-up there in addition;
-/// unknown peers do only where peers of the same bucket are in the map.
+/// costs the word. At most 1.2 % of the peers are expected to be in the map and cost a look-up there in
+/// addition; unknown peers do only where peers of the same bucket are in the map.
 ///
 /// **Hostile peers.** An attacker who may choose addresses and ports, but does not know the table's
 /// random secret, gets any two of them into one bucket with a probability of at most 1 in the

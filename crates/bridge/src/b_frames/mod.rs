@@ -15,6 +15,7 @@
 
 mod h264;
 mod h265;
+mod units;
 mod verdict;
 
 use media::bitstream::Nals;
@@ -34,10 +35,6 @@ pub struct PictureFilter {
     #[serde(skip)]
     refused: Option<Refusal>,
 }
-
-/// NAL units of parameter sets, for another process.
-#[derive(Serialize, Deserialize)]
-struct Units(Vec<Vec<u8>>);
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum ByCodec {

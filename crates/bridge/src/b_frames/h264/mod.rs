@@ -16,7 +16,7 @@ use references::{PictureOrder, References};
 use sets::{PictureOrderType, Pps, Sps};
 use slice::{Changes, Markings, SliceHeader, SliceKind, Structure};
 
-use super::Units;
+use super::units::Units;
 use super::verdict::{Gate, Refusal, Seen, Stop};
 use media::bitstream::{BitReader, Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_avcc};

@@ -14,7 +14,7 @@ mod slice;
 use sets::{Pps, Sps};
 use slice::SliceHeader;
 
-use super::Units;
+use super::units::Units;
 use super::verdict::{Gate, Refusal, Seen, Stop};
 use media::bitstream::{Malformed, NalUnits, Nals};
 use media::config::{PARAMETER_SET_BYTES_MAX, PARAMETER_SETS_MAX, RecordError, SETS_BYTES_MAX, read_hvcc};
