@@ -1,8 +1,10 @@
-//! What the fuzz target of `bridge::FrameToRtp` checks: whatever tags a publisher sends, viewers
-//! get RTP that can be reassembled, numbered without gaps, no longer than allowed, and each video
-//! frame has its own timestamp.
+//! What the fuzz targets of `bridge::FrameToRtp` check: whatever tags a publisher sends, and whatever
+//! another process says of where the bridge was, viewers get RTP that can be reassembled, numbered
+//! without gaps, no longer than allowed, and each video frame has its own timestamp.
 //!
 //! ```text
+//!  handed_bridge alone: | bytes 16 | where it was, MessagePack |
+//!
 //!  | kind 8 | milliseconds since the last 8 | bytes 16 | tag body |  ...
 //!  kind: 0 video, 1 audio, 2 Opus of the transcoder, 4 audio is refused, 5 video and 6 audio is over;
 //!        +128: hours later
@@ -11,7 +13,10 @@
 
 use std::time::{Duration, Instant};
 
-use bridge::{AUDIO_SSRC, BFrames, FrameToRtp, FrameToRtpSettings, PacketsOut, VIDEO_SSRC, payload_type};
+use bridge::{
+    AUDIO_SSRC, BFrames, FrameToRtp, FrameToRtpSettings, FrameToRtpState, PacketsOut, VIDEO_SSRC,
+    payload_type,
+};
 use media::{CodedAudio, MediaKind, Timestamp};
 use rtmp::MediaMessage;
 use rtmp::flv::read_frames;
@@ -22,16 +27,37 @@ use rtp::payload::inspect;
 pub type Check = fn(data: &[u8]);
 
 /// All checks, by the name of their target and corpus folder.
-pub const CHECKS: &[(&str, Check)] = &[("frame_to_rtp", frame_to_rtp)];
+pub const CHECKS: &[(&str, Check)] = &[("frame_to_rtp", frame_to_rtp), ("handed_bridge", handed_bridge)];
 
 /// Tags of a stream.
 pub fn frame_to_rtp(data: &[u8]) {
+    let (settings, start) = (settings(data), start());
+    watch_tags(FrameToRtp::new(settings, start), start, data);
+}
+
+/// Tags of a stream that goes on in another process.
+pub fn handed_bridge(data: &[u8]) {
+    let Some((&length, behind)) = data.split_first_chunk() else { return };
+    let Some((state, tags)) = behind.split_at_checked(u16::from_be_bytes(length).into()) else { return };
+    let Ok(state) = rmp_serde::from_slice::<FrameToRtpState>(state) else { return };
+    let start = start();
+    watch_tags(FrameToRtp::resumed(settings(data), start, state), start, tags);
+}
+
+fn start() -> Instant {
     #[expect(clippy::disallowed_methods, reason = "where virtual time begins")]
-    let start = Instant::now() + Duration::from_secs(1_000);
+    let now = Instant::now();
+    now + Duration::from_secs(1_000)
+}
+
+fn settings(data: &[u8]) -> FrameToRtpSettings {
     let b_frames = if data.len().is_multiple_of(2) { BFrames::Drop } else { BFrames::Refuse };
-    let settings = FrameToRtpSettings { b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX };
-    let mut viewer = Viewer { bridge: FrameToRtp::new(settings, start), next: [None; 2], last_picture: None };
-    let (mut rest, mut time_ms, mut now) = (data, 0u64, start);
+    FrameToRtpSettings { b_frames, payload_bytes_max: PAYLOAD_BYTES_MAX }
+}
+
+fn watch_tags(bridge: FrameToRtp, start: Instant, tags: &[u8]) {
+    let mut viewer = Viewer { bridge, next: [None; 2], last_picture: None };
+    let (mut rest, mut time_ms, mut now) = (tags, 0u64, start);
     while let Some((&[kind, after, high, low], behind)) = rest.split_first_chunk() {
         let (body, behind) = behind.split_at(behind.len().min(usize::from(u16::from_be_bytes([high, low]))));
         rest = behind;
