@@ -80,9 +80,9 @@ impl Streams {
         Self { known: Mutex::default(), changes: broadcast::Sender::new(CHANGES_MAX) }
     }
 
-    /// A stream begins, or goes on with another publisher.
-    pub(crate) fn published(&self, key: Arc<str>) {
-        if self.lock().insert(Arc::clone(&key)) {
+    /// A stream begins, or goes on with another publisher, unless it has ended already.
+    pub(crate) fn published(&self, key: Arc<str>, home: &HomeOf) {
+        if home(&key).is_some() && self.lock().insert(Arc::clone(&key)) {
             self.tell(Change::Published(key));
         }
     }
@@ -227,7 +227,7 @@ mod tests {
     }
 
     fn published(streams: &Streams, keys: &[&str]) {
-        keys.iter().for_each(|key| streams.published((*key).into()));
+        keys.iter().for_each(|key| streams.published((*key).into(), &|_| Some(0)));
     }
 
     #[test]
@@ -248,6 +248,9 @@ mod tests {
         streams.ended("live/b", &|_| None);
         assert_eq!(updates(&mut live, &streams, |_| true), said(&["+live/e"]));
         assert_eq!(updates(&mut live, &streams, |_| true), said(&["-live/b"]));
+        assert_eq!(updates(&mut live, &streams, |_| true), None);
+        // News of a beginning that come behind those of its end.
+        streams.published("live/late".into(), &|_| None);
         assert_eq!(updates(&mut live, &streams, |_| true), None);
         // An end that nobody told of, and other permissions.
         streams.review(&|key| (key != "live/e").then_some(0));
@@ -291,7 +294,8 @@ mod tests {
         let mut listing = streams.listing(below_live(), 10_000);
         assert_eq!(updates(&mut listing, &streams, |_| true), said(&["+live/a"]));
         streams.ended("live/a", &|_| None);
-        (0..2 * CHANGES_MAX).for_each(|number| streams.published(format!("live/{number:05}").into()));
+        (0..2 * CHANGES_MAX)
+            .for_each(|number| streams.published(format!("live/{number:05}").into(), &|_| Some(0)));
         let found = updates(&mut listing, &streams, |_| true).expect("much is new");
         assert_eq!((found.len(), &*found[0], &*found[1]), (1 + 2 * CHANGES_MAX, "-live/a", "+live/00000"));
         // What it had not heard of yet, it knows.
@@ -303,7 +307,7 @@ mod tests {
         const STREAMS: usize = 10_000;
         let streams = Streams::new();
         let name = |number: usize| format!("live/{number:05}");
-        (0..STREAMS).for_each(|number| streams.published(name(number).into()));
+        (0..STREAMS).for_each(|number| streams.published(name(number).into(), &|_| Some(0)));
         let looked = Cell::new(0);
         let wanted = |_: &str| {
             looked.set(looked.get() + 1);
@@ -320,7 +324,7 @@ mod tests {
         assert_eq!(looked.take(), 0);
         // An end of one that is not announced, a beginning, and an end of one that is.
         streams.ended(&name(9_999), &|_| None);
-        streams.published("live/new".into());
+        streams.published("live/new".into(), &|_| Some(0));
         for session in &mut sessions {
             assert_eq!(updates(session, &streams, wanted), None);
         }

@@ -35,7 +35,8 @@ const STOP_WITHIN: Duration = Duration::from_secs(2);
 const HANDSHAKES_MAX: usize = 256;
 /// How often it is looked whether permissions have changed, for all sessions together.
 const LOOK: Duration = Duration::from_secs(1);
-/// The same whether streams have ended of which no news came.
+/// The same whether streams have ended of which no news came, and whether tokens are worth something else
+/// than before: some become valid later, and keys come and go.
 const REVIEW: Duration = Duration::from_secs(30);
 /// The part of all handshakes, and of all sessions, that one address may have.
 const ADDRESS_PART: usize = 4;
@@ -194,7 +195,7 @@ async fn run(
         tokio::select! {
             _ = &mut stopped => break,
             news = news.recv(), if feed_is_open => match news {
-                Some(StreamNews::Published(stream)) => shared.streams.published(stream.key),
+                Some(StreamNews::Published(stream)) => shared.streams.published(stream.key, &*shared.home),
                 Some(StreamNews::Ended(key)) => shared.streams.ended(&key, &*shared.home),
                 // The workers have ended.
                 None => feed_is_open = false,
@@ -205,7 +206,10 @@ async fn run(
                     shared.streams.permissions_changed();
                 }
             }
-            _ = review.tick() => shared.streams.review(&*shared.home),
+            _ = review.tick() => {
+                shared.streams.review(&*shared.home);
+                shared.streams.permissions_changed();
+            }
         }
     }
     listeners.abort_all();

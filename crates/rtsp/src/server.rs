@@ -553,7 +553,8 @@ impl ServerSession {
         let asked = url.as_str().trim_end_matches('/');
         let is_named = |control: &str| {
             let before = asked.strip_suffix(control).filter(|_| !control.is_empty());
-            before.is_some_and(|before| !before.ends_with(|char: char| char.is_ascii_alphanumeric()))
+            let is_part = |char: char| char.is_ascii_alphanumeric();
+            before.is_some_and(|before| !control.starts_with(is_part) || !before.ends_with(is_part))
         };
         // The longest is meant where one is the end of another: `video/1` and `1`.
         let named = described.tracks.iter().filter(|(_, control)| is_named(control));

@@ -275,9 +275,9 @@ impl Caller {
             round_trip: self.round_trip,
         };
         let mut connection = Connection::new(now, agreed);
-        for (_, datagram) in early {
+        for (at, datagram) in early {
             // What it does not take is counted there.
-            let _ = connection.handle_packet(now, &datagram);
+            let _ = connection.handle_packet(at, &datagram);
         }
         Ok(connection)
     }

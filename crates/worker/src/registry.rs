@@ -395,6 +395,13 @@ impl Directory {
         }
     }
 
+    /// A bridge to packets has ended: another one begins from the first number.
+    pub(crate) fn bridge_ended(&self, key: &str) {
+        if let Some(listing) = self.lock().streams.get_mut(key) {
+            listing.is_bridge_resumed = false;
+        }
+    }
+
     /// Whether the stream's bridge to packets goes on where one of another process was.
     pub(crate) fn is_bridge_resumed(&self, key: &str) -> bool {
         self.lock().streams.get(key).is_some_and(|listing| listing.is_bridge_resumed)

@@ -31,6 +31,7 @@ pub use verdict::{B_FRAMES_WARNING, BFrames, Dropped, Refusal, Verdict};
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct PictureFilter {
     codec: ByCodec,
+    #[serde(skip)]
     b_frames: BFrames,
     #[serde(skip)]
     refused: Option<Refusal>,
@@ -55,6 +56,11 @@ impl PictureFilter {
             _ => return Err(RecordError::Version),
         };
         Ok(Self { codec, b_frames, refused: None })
+    }
+
+    /// One of another process, with the settings of this one.
+    pub(crate) fn resumed(self, b_frames: BFrames) -> Self {
+        Self { b_frames, ..self }
     }
 
     /// Decides about one frame; `key`: the container says that it is a key frame.

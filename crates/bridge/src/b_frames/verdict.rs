@@ -4,7 +4,7 @@ use media::bitstream::Malformed;
 use serde::{Deserialize, Serialize};
 
 /// What becomes of a stream whose pictures are not shown in the order they are sent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BFrames {
     /// Pictures that no other needs are left out.
     #[default]

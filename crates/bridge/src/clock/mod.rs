@@ -77,14 +77,20 @@ impl StreamClock {
     /// One that goes on where another was at `at`.
     pub fn resumed(at: Instant, state: StreamClockState) -> Self {
         let StreamClockState { since_us, before, current, reported } = state;
+        // Of a process that may have written anything.
+        let fit = |us: i64| us.clamp(-TIME_US_MAX, TIME_US_MAX);
         let moved = |(delay_us, since_us, moved_us): (i64, i64, i64)| ReportedDelay {
-            delay_us,
-            since_us: -since_us,
-            moved_us: -moved_us,
+            delay_us: fit(delay_us),
+            since_us: -fit(since_us),
+            moved_us: -fit(moved_us),
         };
         Self {
             base: at,
-            least: LeastDelay { since_us: -since_us, before, current },
+            least: LeastDelay {
+                since_us: -fit(since_us),
+                before: before.map(fit),
+                current: current.map(fit),
+            },
             reported: reported.map(moved),
             suspect_us: None,
         }
@@ -210,6 +216,24 @@ mod tests {
         delay.note(0, 5);
         assert_eq!(delay.note(100 * STRETCH_US, 50), 5);
         assert_eq!(delay.note(101 * STRETCH_US, 60), 50);
+    }
+
+    #[test]
+    fn what_another_process_says_overflows_nothing() {
+        let at = netsim::Clock::new().now();
+        for value in [i64::MIN, -1, 0, 1, i64::MAX] {
+            for other in [i64::MIN, 0, i64::MAX] {
+                let (before, current) = (Some(value), Some(other));
+                let reported = Some((value, other, value));
+                let state = StreamClockState { since_us: value, before, current, reported };
+                let mut clock = StreamClock::resumed(at, state);
+                for time_us in [0, i64::MIN, i64::MAX, 40_000] {
+                    clock.arrived(at + Duration::from_millis(40), time_us);
+                    clock.time_us(at + Duration::from_secs(3_600)).expect("something has arrived");
+                }
+                StreamClock::resumed(at, clock.state(at + Duration::from_millis(40)));
+            }
+        }
     }
 
     const SECOND: i64 = 1_000_000;

@@ -35,6 +35,17 @@ struct LastPicture {
 }
 
 impl VideoTimestamps {
+    /// Of another process, which may have written anything: what makes no sense is a new beginning.
+    pub(crate) fn resumed(self) -> Self {
+        let makes_sense = |last: &LastPicture| {
+            let numbers = [last.given as f64, last.at, last.interval];
+            numbers.iter().all(|number| number.abs() <= UNITS_MAX)
+                && last.interval >= 0.0
+                && (1.0..=MEMORY).contains(&last.regular)
+        };
+        Self { last: self.last.filter(makes_sense) }
+    }
+
     /// The timestamp of a picture that is to be shown at `pts_us` of stream time. Pictures come in
     /// the order they are shown; one that is not later than that before it is stamped one unit
     /// later.
@@ -83,6 +94,15 @@ struct LastAudio {
 }
 
 impl AudioTimestamps {
+    /// The same for audio.
+    pub(crate) fn resumed(self) -> Self {
+        let makes_sense = |last: &LastAudio| {
+            let numbers = [last.given as f64, last.duration as f64, last.ahead];
+            numbers.iter().all(|number| number.abs() <= UNITS_MAX)
+        };
+        Self { last: self.last.filter(makes_sense), ..self }
+    }
+
     /// For a clock of `clock_rate` Hz: 48,000 for Opus (RFC 7587 section 4.1), 8,000 for G.711.
     pub fn new(clock_rate: u32) -> Self {
         Self { clock_rate, last: None }
@@ -115,6 +135,8 @@ impl AudioTimestamps {
 }
 
 const MICROS: i64 = 1_000_000;
+/// Timestamps of this and other processes are below, whatever the times of frames are.
+const UNITS_MAX: f64 = (1_u64 << 61) as f64;
 const VIDEO_UNITS_PER_MICRO: f64 = 0.09;
 
 /// Rounding to milliseconds, cut or not, moves the distance of two pictures by 1 ms at most; half

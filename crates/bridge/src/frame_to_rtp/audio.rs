@@ -63,6 +63,11 @@ impl Audio {
         Self { source, refused: None, source_is_new: self.is_transcoded, ..self.clone() }
     }
 
+    /// From another process.
+    pub(super) fn resumed(self) -> Self {
+        Self { timestamps: self.timestamps.resumed(), ..self }
+    }
+
     /// Also of audio that has ended: it may go on.
     pub(super) fn published(&self) -> Option<Codec> {
         self.published

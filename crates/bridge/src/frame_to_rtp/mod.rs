@@ -162,6 +162,7 @@ impl FrameToRtp {
     /// to get the headers of the stream again.
     pub fn resumed(settings: FrameToRtpSettings, at: Instant, state: FrameToRtpState) -> Self {
         let FrameToRtpState { video, audio, clock } = state;
+        let (video, audio) = (video.resumed(&settings), audio.resumed());
         let formats = formats_of(&video, &audio);
         let clock = StreamClock::resumed(at, clock);
         Self { video, audio, clock, formats, ..Self::new(settings, at) }

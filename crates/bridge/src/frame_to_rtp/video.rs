@@ -77,6 +77,15 @@ impl Video {
         Self { source, refused: None, ..self.clone() }
     }
 
+    /// From another process.
+    pub(super) fn resumed(self, settings: &FrameToRtpSettings) -> Self {
+        let coding = self.coding.map(|coding| match coding {
+            Coding::Nal(filter, nals) => Coding::Nal(Box::new(filter.resumed(settings.b_frames)), nals),
+            other => other,
+        });
+        Self { coding, timestamps: self.timestamps.resumed(), ..self }
+    }
+
     /// Also of video that has ended: it may go on, and viewers who join until then get filler frames.
     pub(super) fn published(&self) -> Option<&PublishedVideo> {
         self.published.as_ref()

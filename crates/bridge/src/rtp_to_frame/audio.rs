@@ -168,17 +168,19 @@ impl Audio {
             is_pause,
             is_filled: false,
         };
-        let before = self.newest.replace(arrived);
-        let was_silent = before.is_some_and(|before| before.is_filled && !before.is_pause);
         let end_us = self.end_us.unwrap_or(time_us);
         if time_us + TOLERANCE_US < end_us {
-            // Its time was filled already. Nothing more is, so that what follows it finds its place, however
-            // late all of it is from now on.
             tracing::trace!(number = payload.number, "dropped: audio came after its time was filled");
             context.stats.late += 1;
-            self.silence_wait = SILENCE_WAIT_MAX;
+            if end_us - time_us <= HOLE_US_MAX {
+                // Nothing more is filled, so that what follows it finds its place, however late all of it is
+                // from now on. Audio of longer ago is of a clock that was set: silence goes on meanwhile.
+                (self.newest, self.silence_wait) = (Some(arrived), SILENCE_WAIT_MAX);
+            }
             return;
         }
+        let before = self.newest.replace(arrived);
+        let was_silent = before.is_some_and(|before| before.is_filled && !before.is_pause);
         if was_silent {
             // There was nothing to come: a microphone that is switched off and on.
             self.silence_wait = (self.silence_wait / 2).max(LAG_SILENCE);
@@ -324,7 +326,7 @@ const WAIT_MIN: Duration = Duration::from_millis(20);
 const TOLERANCE_US: i64 = 10_000;
 
 /// Longest hole that is filled when its end is seen, in microseconds. What was silent for longer starts over.
-const HOLE_US_MAX: i64 = 2_000_000;
+const HOLE_US_MAX: i64 = 3_000_000;
 
 /// Longest pause that is filled while nothing at all arrives: in DTX something comes every 400 ms (RFC 7587
 /// section 3.1.3), in microseconds.

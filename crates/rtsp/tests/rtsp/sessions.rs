@@ -73,7 +73,9 @@ fn each_of_many_tracks_is_set_up_by_its_own_name() {
     let odd: fn(usize) -> String =
         |at| ["1", "sub/1", "a/sub/1"].get(at).map_or(format!("t{at}"), |s| (*s).into());
     let fields = "Transport: RTP/AVP/TCP;unicast;interleaved=0-1;mode=record\r\n";
-    for control in [numbered, |at| format!("trackID={at}"), |at| format!("track{at}"), odd] {
+    let with_signs: [fn(usize) -> String; 2] = [|at| format!("/trackID={at}"), |at| format!(";track={at}")];
+    let plain = [numbered, |at| format!("trackID={at}"), |at| format!("track{at}"), odd];
+    for control in plain.into_iter().chain(with_signs) {
         let media = |at| format!("m=audio 0 RTP/AVP 0\r\na=control:{}\r\n", control(at));
         let sdp =
             format!("{}{}", SDP.split("m=").next().expect("a head"), (0..12).map(media).collect::<String>());
@@ -83,8 +85,10 @@ fn each_of_many_tracks_is_set_up_by_its_own_name() {
             ask(&mut session, &request("ANNOUNCE", url, "Content-Type: application/sdp\r\n", &sdp));
             session.accept();
             answer(&mut session);
-            let (_, set_up) =
-                ask(&mut session, &request("SETUP", &format!("{url}/{}", control(at)), fields, ""));
+            // One that begins with a sign may be put behind the URL as it is.
+            let between = if control(at).starts_with(['/', ';']) { "" } else { "/" };
+            let url_of_track = format!("{url}{between}{}", control(at));
+            let (_, set_up) = ask(&mut session, &request("SETUP", &url_of_track, fields, ""));
             ask(&mut session, &request("RECORD", url, &named(&set_up), ""));
             session.accept();
             session.handle_input(b"$\x00\0\x03abc");

@@ -205,6 +205,7 @@ impl Worker {
         let source = Source { epoch, origin: Origin::Bridge };
         match bridge.machine {
             Machine::FrameToRtp(_) => {
+                self.ctx.directory.bridge_ended(&key);
                 if let Some(local) =
                     self.frames.streams.get_mut(frames).filter(|local| local.publication.id == id)
                 {

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use ::bridge::FrameToRtp;
 use rtp::rtcp::NtpTime;
+use sfu::WallClock;
 
 use super::Machine;
 use super::begin::frame_to_rtp_settings;
 use crate::event_loop::Worker;
 use crate::ids::{FrameStreamId, TableId};
+use crate::net::Clock;
 use worker_api::hand_over::HandedBridge;
 
 /// A bridge that was said longer ago than this was said by another clock.
@@ -30,7 +32,7 @@ impl Worker {
             worker: self.ctx.worker.index(),
             app: publication.app().to_owned(),
             stream: publication.name().to_owned(),
-            at: self.packets.streams.clock.ntp(now).0,
+            at: wall_clock(now).ntp(now).0,
             machine: machine.state(now),
             publisher: packets.sfu.publisher_position(now),
         })
@@ -46,9 +48,14 @@ impl Worker {
     /// The machine of a bridge of another process.
     pub(super) fn resumed_machine(&self, stream: FrameStreamId, handed: &HandedBridge) -> FrameToRtp {
         let settings = frame_to_rtp_settings(self.frames.streams[stream].settings.bridge);
-        let said = self.packets.streams.clock.instant(NtpTime(handed.at));
+        let said = wall_clock(self.ctx.now).instant(NtpTime(handed.at));
         let is_likely = |at: &Instant| *at <= self.ctx.now && self.ctx.now - *at <= AGE_MAX;
         let at = said.filter(is_likely).unwrap_or(self.ctx.now);
         FrameToRtp::resumed(settings, at, handed.machine.clone())
     }
+}
+
+/// The time of day as it is now in both processes. Those of their reports are of when each was started.
+fn wall_clock(now: Instant) -> WallClock {
+    WallClock { at: now, ntp: NtpTime::from_unix(Clock::since_1970()) }
 }

@@ -85,8 +85,10 @@ pub(crate) struct Engine<S: Source> {
     pause: Option<Pin<Box<Sleep>>>,
     /// Bytes received when a reader began to wait, and when it has waited for long enough.
     silence: Option<(u64, Pin<Box<Sleep>>)>,
-    /// Bytes that come before another answer may be cut short, below the limit.
+    /// Answers cut short so far, `CUT_WORTH_BYTES` each, less the bytes that have come since.
     cut_bytes: u64,
+    /// When an answer was cut short last.
+    cut_at: Option<tokio::time::Instant>,
     /// An error that fails every further read.
     failed: Option<ReadError>,
     /// Reads answered.
@@ -141,6 +143,7 @@ impl<S: Source> Engine<S> {
             pause: None,
             silence: None,
             cut_bytes: 0,
+            cut_at: None,
             failed: None,
             answered: 0,
             handed_since_look: 0,

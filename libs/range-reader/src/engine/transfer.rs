@@ -122,6 +122,12 @@ impl<S: Source> Engine<S> {
 
     /// An answer has ended before what was asked of it.
     fn note_cut(&mut self) {
+        let now = Instant::now();
+        // One now and then, of a file that is open for days, says nothing of the server.
+        if self.cut_at.is_some_and(|at| now - at > self.config.silence_max) {
+            self.cut_bytes = 0;
+        }
+        self.cut_at = Some(now);
         self.cut_bytes = self.cut_bytes.saturating_add(CUT_WORTH_BYTES);
     }
 

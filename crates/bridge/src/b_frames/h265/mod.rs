@@ -212,7 +212,7 @@ const X265_OPTIONS: [u8; 16] =
 
 /// Parameter sets of a stream.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-#[serde(try_from = "Units", into = "Units")]
+#[serde(from = "Units", into = "Units")]
 struct Sets {
     video: Vec<Set<u8>>,
     sequence: Vec<Set<Sps>>,
@@ -227,15 +227,14 @@ impl From<Sets> for Units {
     }
 }
 
-impl TryFrom<Units> for Sets {
-    type Error = &'static str;
-
-    fn try_from(Units(units): Units) -> Result<Self, Self::Error> {
+impl From<Units> for Sets {
+    fn from(Units(units): Units) -> Self {
         let mut sets = Self::default();
         for unit in &units {
-            sets.put(unit).map_err(|_| "a parameter set is broken")?;
+            // One that another of its number has made senseless since: no picture can use it.
+            let _ = sets.put(unit);
         }
-        Ok(sets)
+        sets
     }
 }
 

@@ -114,6 +114,32 @@ fn audio_that_is_held_up_alone_keeps_its_times() {
 }
 
 #[test]
+fn a_hole_that_ends_just_before_silence_would_begin_is_filled() {
+    // The last packet before it comes 300 ms late, from which on is waited.
+    let arrives_ms = |ms| match ms {
+        1_980 => Some(2_280),
+        2_000..4_200 => None,
+        _ => Some(ms),
+    };
+    assert_eq!(assert_continuous(&beside_pictures(8_000, arrives_ms)), 8_000);
+}
+
+#[test]
+fn audio_whose_clock_is_set_back_leaves_silence() {
+    let mut rig = Rig::new(Codec::Vp8);
+    for ms in (0..30_000).step_by(20) {
+        rig.video(ms, if ms == 0 { &VP8_KEY } else { &VP8_INTER }, true);
+        let captured_ms = if ms < 12_000 { ms } else { ms - 8_000 };
+        let number = rig.take_number(MediaKind::Audio);
+        rig.arrive(ms, MediaKind::Audio, number, captured_ms, &OPUS, false);
+        let audio_ms = rig.audio_frames().last().map_or(0, |(ms, _)| *ms);
+        let behind = rig.pictures().last().unwrap().1.saturating_sub(audio_ms);
+        assert!(behind <= 2_600, "{behind} ms at {ms}");
+    }
+    assert_continuous(&rig);
+}
+
+#[test]
 fn audio_that_is_late_from_some_time_on_is_heard_again() {
     // Silence was filled before it came, and more of it would come before each packet.
     let rig = beside_pictures(20_000, |ms| Some(if ms < 5_000 { ms } else { ms + 2_600 }));
