@@ -65,7 +65,8 @@ impl Audio {
 
     /// From another process.
     pub(super) fn resumed(self) -> Self {
-        Self { timestamps: self.timestamps.resumed(), ..self }
+        let sender = Sender { ssrc: AUDIO_SSRC, ..self.sender };
+        Self { sender, timestamps: self.timestamps.resumed(), ..self }
     }
 
     /// Also of audio that has ended: it may go on.

@@ -83,7 +83,8 @@ impl Video {
             Coding::Nal(filter, nals) => Coding::Nal(Box::new(filter.resumed(settings.b_frames)), nals),
             other => other,
         });
-        Self { coding, timestamps: self.timestamps.resumed(), ..self }
+        let sender = Sender { ssrc: VIDEO_SSRC, ..self.sender };
+        Self { sender, coding, timestamps: self.timestamps.resumed(), ..self }
     }
 
     /// Also of video that has ended: it may go on, and viewers who join until then get filler frames.
