@@ -113,6 +113,10 @@ impl Candidate {
         let mut candidate =
             Self { foundation, component, transport, priority, address, kind, tcp_type: None, related: None };
         candidate.read_extensions(words)?;
+        if candidate.tcp_type == Some(TcpType::Active) {
+            // Nobody connects to it: its port says nothing (RFC 6544 section 4.5).
+            candidate.address.set_port(DISCARD_PORT);
+        }
         (!address.ip().is_unspecified() && candidate.is_consistent()).then_some(candidate)
     }
 
@@ -153,7 +157,7 @@ impl fmt::Display for Candidate {
             Transport::Tcp => "tcp",
         };
         let port = match self.tcp_type {
-            Some(TcpType::Active) => 9,
+            Some(TcpType::Active) => DISCARD_PORT,
             _ => self.address.port(),
         };
         write!(f, "candidate:{} {} {transport}", self.foundation, self.component)?;
@@ -244,3 +248,5 @@ fn foundation(kind: CandidateKind, ip: IpAddr, transport: Transport) -> String {
     }
     hash.to_string()
 }
+/// What an active candidate by TCP has for a port.
+const DISCARD_PORT: u16 = 9;
