@@ -27,7 +27,7 @@ pub struct ReaderConfig {
     pub silence_max: Duration,
     /// Answers that break off, or end before what was asked, after which a read fails. Default 32.
     /// Each MiB that comes takes one off, so that servers that never send more than that at once
-    /// can be read.
+    /// can be read; after [`silence_max`](Self::silence_max) without one they count from 0 again.
     pub cut_answers_max: u32,
     /// Longest file that is read, in bytes. Default: any.
     pub file_bytes_max: Option<u64>,

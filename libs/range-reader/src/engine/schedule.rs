@@ -153,10 +153,12 @@ impl<S: Source> Engine<S> {
         let wanted = self.read_list.upcoming(UPCOMING_MAX);
         // Most of what is guessed will be read. Short responses are on their way whatever is done,
         // and their connections, which would be lost with them, are of use.
-        let short = match self.source.state().can_reset {
-            _ if self.is_guessing => self.in_flight_max(),
-            true => 0,
-            false => self.paths(1.0),
+        let short = if self.is_guessing {
+            self.in_flight_max()
+        } else if self.source.state().can_reset {
+            0
+        } else {
+            self.paths(1.0)
         };
         let is_short =
             |request: &InFlightRequest<S::Body>| request.bytes_left().is_some_and(|left| left <= short);

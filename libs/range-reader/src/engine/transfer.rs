@@ -102,10 +102,11 @@ impl<S: Source> Engine<S> {
         let (received, silence_max) = (self.bytes_received, self.config.silence_max);
         let begin = || (received, Box::pin(sleep(silence_max)));
         let (known, enough) = self.silence.get_or_insert_with(begin);
+        let now = Instant::now();
         // Much later than it was to be woken: nobody has waited meanwhile.
-        let is_late = Instant::now() > enough.deadline() + LATE;
-        if *known != received || is_late {
-            (*known, *enough) = begin();
+        if *known != received || now > enough.deadline() + LATE {
+            *known = received;
+            enough.as_mut().reset(now + silence_max);
         }
         if enough.as_mut().poll(context).is_pending() {
             return false;

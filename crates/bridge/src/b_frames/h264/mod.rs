@@ -357,12 +357,9 @@ impl From<Sets> for Units {
 }
 
 impl From<Units> for Sets {
-    fn from(Units(units): Units) -> Self {
+    fn from(units: Units) -> Self {
         let mut sets = Self::default();
-        for unit in &units {
-            // One that another of its number has made senseless since: no picture can use it.
-            let _ = sets.put(unit);
-        }
+        units.put_each(|unit| sets.put(unit));
         sets
     }
 }

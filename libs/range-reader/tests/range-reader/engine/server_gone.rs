@@ -1,6 +1,6 @@
 //! A server that goes away in the middle and comes back, or comes back with another file.
 
-use std::io::ErrorKind;
+use std::io::{ErrorKind, SeekFrom};
 use std::time::Duration;
 
 use range_reader::error::SourceError;
@@ -108,19 +108,38 @@ async fn a_server_that_cuts_every_answer_short_ends_after_so_many_requests() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn answers_that_are_cut_short_now_and_then_do_not_add_up() {
+    let file = file_of(20_000_000);
+    let mut failed = Vec::new();
+    for pause in [Duration::ZERO, Duration::from_secs(60)] {
+        let habits = Habits { shortens_to: Some(40_000), ..Habits::default() };
+        let world = World::new(file.clone(), Link::COUNTRY, habits);
+        let mut reader = AsyncRangeReader::with_source(world.source(), ReaderConfig::default());
+        let mut has_failed = false;
+        for place in 0..100 {
+            reader.seek(SeekFrom::Start(place * 150_000)).await.unwrap();
+            has_failed |= reader.read_exact(&mut [0; 60_000]).await.is_err();
+            sleep(pause).await;
+        }
+        failed.push(has_failed);
+    }
+    assert_eq!(failed, [true, false]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_file_that_changes_is_an_error_from_then_on() {
     let world = World::new(file_of(3_000_000), Link::COUNTRY, Habits::default());
     let mut reader = AsyncRangeReader::with_source(world.source(), ReaderConfig::default());
     let mut piece = vec![0; 10_000];
     reader.read_exact(&mut piece).await.unwrap();
     world.replace(file_of(3_000_000).into_iter().rev().collect::<Vec<_>>());
-    reader.seek(std::io::SeekFrom::Start(2_000_000)).await.unwrap();
+    reader.seek(SeekFrom::Start(2_000_000)).await.unwrap();
     for _ in 0..2 {
         let error = reader.read_exact(&mut piece).await.unwrap_err();
         let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<ReadError>());
         assert_eq!(inner, Some(&ReadError::Source(SourceError::Changed)));
         // Not even what was read from the file that it was.
-        reader.seek(std::io::SeekFrom::Start(0)).await.unwrap();
+        reader.seek(SeekFrom::Start(0)).await.unwrap();
     }
 }
 
@@ -134,7 +153,7 @@ async fn a_server_that_never_comes_to_the_end_of_the_whole_file_is_given_up() {
         if has_hints {
             reader.will_need([900_000..950_000, 10_000..20_000]);
         }
-        reader.seek(std::io::SeekFrom::Start(start)).await.unwrap();
+        reader.seek(SeekFrom::Start(start)).await.unwrap();
         let error = reader.read_to_end(&mut Vec::new()).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::ConnectionAborted);
         // Its answers break off at points that differ: some bring a little more than those before.
