@@ -4,9 +4,9 @@ use std::net::UdpSocket;
 use std::time::Duration;
 
 use crate::common::origin::wait_for_pull;
-use crate::common::port_for_later;
 use crate::common::server::Server;
 use crate::common::tools::{Player, Running, compare, ffmpeg, frames_of, frames_with, sample};
+use crate::common::{port_for_later, wait_for_udp_listener};
 
 fn server(url: &str) -> Server {
     Server::start_workers(
@@ -26,7 +26,7 @@ fn send(rate: u32, options: &[&str], url: &str) -> Running {
     Running::start(command, "ffmpeg sending")
 }
 
-fn arrives(pull: &str, options: &[&str], url: &str, unsent: usize) {
+fn arrives(port: u16, pull: &str, options: &[&str], url: &str, unsent: usize) {
     let server = server(pull);
     let player = |url: &str, listing: &str| Player::start(url, server.dir.path().join(listing));
     let flv = player(&server.flv_url("live/copy"), "flv");
@@ -38,7 +38,7 @@ fn arrives(pull: &str, options: &[&str], url: &str, unsent: usize) {
         [&["-bsf:v", units], &["-bsf:a", "aac_adtstoasc"]],
     );
     server.wait_for_players("live/copy", 3);
-    wait_for_pull(&server, "copy", "connecting", |pull| pull["state"] == "connecting");
+    wait_for_udp_listener(port);
     let sender = send(2, options, url);
     wait_for_pull(&server, "copy", "live", |pull| pull["state"] == "live");
     let stream = server.api("/api/v1/streams/live/copy");
@@ -62,7 +62,7 @@ fn arrives(pull: &str, options: &[&str], url: &str, unsent: usize) {
 fn what_is_sent_to_a_port_arrives_unchanged() {
     let port = port_for_later();
     let url = format!("udp://127.0.0.1:{port}?pkt_size=1316");
-    arrives(&format!("udp://127.0.0.1:{port}"), &["-f", "mpegts"], &url, 0);
+    arrives(port, &format!("udp://127.0.0.1:{port}"), &["-f", "mpegts"], &url, 0);
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn what_is_sent_to_a_group_arrives_unchanged() {
     let port = port_for_later();
     let url = format!("udp://239.255.77.77:{port}?pkt_size=1316&localaddr=127.0.0.1");
     let pull = format!("udp://239.255.77.77:{port}?interface=127.0.0.1&program=1");
-    arrives(&pull, &["-f", "mpegts"], &url, 0);
+    arrives(port, &pull, &["-f", "mpegts"], &url, 0);
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn what_is_sent_in_rtp_arrives_unchanged() {
     let url = format!("rtp://127.0.0.1:{port}?pkt_size=1328");
     // At the end of its input, ffmpeg does not send what it has not yet made packets of: the last audio,
     // of which it puts a dozen frames together.
-    arrives(&format!("udp://127.0.0.1:{port}"), &["-f", "rtp_mpegts"], &url, 20);
+    arrives(port, &format!("udp://127.0.0.1:{port}"), &["-f", "rtp_mpegts"], &url, 20);
 }
 
 #[test]

@@ -2,20 +2,20 @@
 //! players of the stream are served, and nothing secret is shown.
 
 use std::io::Read;
-use std::net::{TcpListener, UdpSocket};
+use std::net::TcpListener;
 
 use serde_json::Value;
 
 use crate::common::flv::sample_tags;
 use crate::common::openapi::departures;
-use crate::common::origin::{LOCAL, post, wait_for_pull};
+use crate::common::origin::{LOCAL, post};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
 use crate::common::tls;
 use crate::common::tools::{
     Frames, Packet, Player, Running, compare, ffmpeg, frames_of, frames_with, publish, sample,
 };
-use crate::common::{TIMEOUT, eventually, http, lasting_address};
+use crate::common::{TIMEOUT, eventually, http, lasting_address, port_for_later, wait_for_udp_listener};
 use rtmp::MediaKind;
 use rtmp::flv::Tag;
 
@@ -268,15 +268,14 @@ fn by_udp_another_server_pulls_what_is_pushed() {
         ("127.0.0.1", String::new(), "?rtp=1".to_owned()),
         ("239.255.77.78", format!("?{loopback}"), format!("?{loopback}")),
     ] {
-        let port =
-            UdpSocket::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a port").port();
+        let port = port_for_later();
         let url = format!("udp://{address}:{port}{pulled}");
         let pull = format!("{LOCAL}[[pull]]\nstream = \"live/copy\"\nurl = \"{url}\"\n");
         let target = Server::start_workers(2, &pull);
         let server = pushing("live/mill", &format!("udp://{address}:{port}{pushed}"));
         let rtmp = Player::start(&target.rtmp_url("live/copy"), target.dir.path().join("rtmp"));
         target.wait_for_players("live/copy", 1);
-        wait_for_pull(&target, "copy", "connecting", |pull| pull["state"] == "connecting");
+        wait_for_udp_listener(port);
         publish(&server.rtmp_url("live/mill"), 2).finish();
         target.wait_for_publisher("live/copy", false);
         compare(&rtmp.frames_after_end(), &frames_of(&sample()), 0);

@@ -11,10 +11,10 @@ use std::time::Duration;
 use media::{Codec, Frame, FrameRole, MediaKind, Timestamp, TrackId};
 use mpegts::{DemuxSettings, Demuxer, Muxer, PACKET_BYTES};
 
-use crate::common::origin::{LOCAL, wait_for_pull};
+use crate::common::origin::LOCAL;
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
-use crate::common::{eventually, http, port_for_later};
+use crate::common::{eventually, http, port_for_later, wait_for_udp_listener};
 
 /// SPS and PPS of libx264, 640x360.
 const AVCC: [u8; 40] = [
@@ -142,7 +142,7 @@ fn cues_reach_all(between: (usize, usize)) {
         ),
     );
     let mut rtmp = RtmpClient::play(server.rtmp, "live/mill");
-    wait_for_pull(&server, "mill", "connecting", |pull| pull["state"] == "connecting");
+    wait_for_udp_listener(port);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| send(port, between, &stop));

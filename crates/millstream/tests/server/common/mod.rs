@@ -107,6 +107,17 @@ pub(crate) fn port_for_later() -> u16 {
         .expect("one of a thousand ports is free")
 }
 
+/// Waits until some process has a UDP socket at `port`. A pull by UDP says that it is connecting before
+/// it has: what is sent meanwhile is refused and lost.
+pub(crate) fn wait_for_udp_listener(port: u16) {
+    let at_port = format!(":{port:04X}");
+    eventually(&format!("a socket at UDP port {port}"), || {
+        let sockets = std::fs::read_to_string("/proc/net/udp").expect("the kernel's list");
+        let mut locals = sockets.lines().filter_map(|line| line.split_whitespace().nth(1));
+        locals.any(|local| local.ends_with(&at_port)).then_some(())
+    });
+}
+
 /// An address where connections are refused as long as the socket lives, which keeps others from
 /// listening there.
 pub(crate) fn nobody_listens() -> (Socket, SocketAddr) {

@@ -25,7 +25,7 @@ use crate::common::origin::post;
 use crate::common::rtc::{Client, OPUS, Options, VP8};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
-use crate::common::{TIMEOUT, eventually, http, port_for_later, websocket};
+use crate::common::{TIMEOUT, eventually, http, port_for_later, wait_for_udp_listener, websocket};
 
 /// A door out.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -219,7 +219,10 @@ fn pushed(server: &Server, stream: &str, by: PushedBy, is_over: impl Fn() -> boo
         PushedBy::Srt => format!("srt://{}?streamid=publish:{stream}", target.srt.expect("SRT is on")),
         PushedBy::Rtsp => target.rtsp_url(&format!("/{stream}")),
         PushedBy::Whip => format!("whip://{}/whip/{stream}", target.http),
-        PushedBy::Udp => format!("udp://127.0.0.1:{port}"),
+        PushedBy::Udp => {
+            wait_for_udp_listener(port);
+            format!("udp://127.0.0.1:{port}")
+        }
     };
     let body = json!({ "stream": stream, "url": url });
     let added = post(server, "/api/v1/pushes", &body.to_string());

@@ -19,12 +19,12 @@ use rtsp::Outgoing;
 
 use super::film::{self, Film};
 use super::pcr;
-use crate::common::origin::{LOCAL, wait_for_pull};
+use crate::common::origin::LOCAL;
 use crate::common::rtc::{AUDIO_SSRC, Client, OPUS, Options, VIDEO_SSRC, VP8};
 use crate::common::rtmp::RtmpClient;
 use crate::common::server::Server;
 use crate::common::udp_relay::UdpRelay;
-use crate::common::{TIMEOUT, eventually, port_for_later};
+use crate::common::{TIMEOUT, eventually, port_for_later, wait_for_udp_listener};
 
 /// A door in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,8 +74,8 @@ impl Publisher {
             }
             Self::Rtsp => rtsp(server, stream, film),
             Self::RtspUdpForged => rtsp_udp_forged(server, stream, film),
-            Self::TsUdp => ts_udp(server, film, port.expect("it is pulled"), Ts::default()),
-            Self::TsUdpWrongPcr => ts_udp(server, film, port.expect("it is pulled"), Ts::with_wrong_pcr()),
+            Self::TsUdp => ts_udp(film, port.expect("it is pulled"), Ts::default()),
+            Self::TsUdpWrongPcr => ts_udp(film, port.expect("it is pulled"), Ts::with_wrong_pcr()),
             Self::Whip => whip(server, stream, film),
         }
     }
@@ -195,8 +195,8 @@ fn srt(address: SocketAddr, latency_ms: u32, stream: &str, film: &Film, mut ts: 
     link.close(Instant::now(), &mut Counters::default());
 }
 
-fn ts_udp(server: &Server, film: &Film, port: u16, mut ts: Ts) {
-    wait_for_pull(server, "film", "connecting", |pull| pull["state"] == "connecting");
+fn ts_udp(film: &Film, port: u16, mut ts: Ts) {
+    wait_for_udp_listener(port);
     let socket = UdpSocket::bind("127.0.0.1:0").expect("a port");
     socket.connect(("127.0.0.1", port)).expect("a peer");
     in_time(
