@@ -94,8 +94,8 @@ pub enum Command {
     },
     /// Packets between nodes. The answer, if there is one, goes where the request says.
     Relay(Box<RelayCommand>),
-    /// Accept nobody for a while, since another process may be about to serve; answers how many connections
-    /// are about to say what they want.
+    /// Accept nobody for a while, since another process may be about to serve; answers, at the end of the
+    /// turn, how many connections are about to say what they want.
     Hold {
         /// How long.
         period: Duration,

@@ -59,7 +59,7 @@ impl Worker {
                     // back, so that all that was sent has arrived when sessions are handed over.
                     self.bridges.is_held = with_datagrams && self.datagrams_wait();
                     self.datagrams_wait_until_ms = if with_datagrams { until_ms } else { 0 };
-                    let _ = reply.send(self.connections.undecided(self.ctx.now_ms));
+                    self.hold_answers.push((reply, self.connections.undecided(self.ctx.now_ms)));
                 }
                 Command::HandOver { reply } => {
                     let _ = reply.send(self.hand_over());
@@ -90,5 +90,39 @@ impl Worker {
         self.packets.forget_gone(self.ctx.now);
         self.connections.forget_gone(self.ctx.now);
         self.sweep();
+    }
+
+    /// Answers those who have asked it to hold something back, at the end of a turn: what it has for other
+    /// workers is with them then. Answered before, it could be asked again, and to hand sessions over,
+    /// without having read what others had for it.
+    pub(crate) fn answer_holds(&mut self) {
+        for (reply, undecided) in self.hold_answers.drain(..) {
+            let _ = reply.send(undecided);
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "simulated")))]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+    use crate::packets::panic_tests::workers;
+    use worker_api::settings::WorkerSettings;
+
+    #[test]
+    fn what_is_held_back_is_answered_when_the_turn_is_over() {
+        let mut worker = workers(WorkerSettings::default(), vec![Vec::new()]).remove(0).0;
+        let (commands, queue) = sync_channel(1);
+        worker.control.commands = queue;
+        let (reply, mut answer) = oneshot::channel();
+        let period = Duration::from_secs(1);
+        commands.send(Command::Hold { period, with_datagrams: true, reply }).expect("room");
+        worker.handle_commands();
+        assert!(answer.try_recv().is_err(), "what it has for other workers has not left yet");
+        worker.turn(&[]);
+        assert_eq!(answer.try_recv(), Ok(0));
     }
 }

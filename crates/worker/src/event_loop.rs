@@ -15,7 +15,7 @@ use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
 use group_send::RecvConfig;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 
 use crate::bridges::Bridges;
 use crate::context::Context;
@@ -94,6 +94,8 @@ pub(crate) struct Worker {
     /// Until then datagrams are left to wait, and what comes from clients that could go over: another process
     /// is about to read them.
     pub(crate) datagrams_wait_until_ms: u64,
+    /// Who is answered at the end of this turn, and how many connections are about to say what they want.
+    pub(crate) hold_answers: Vec<(oneshot::Sender<usize>, usize)>,
     /// Why players were refused at the end of the last second.
     pub(crate) overloaded: Option<Overload>,
 }
@@ -135,6 +137,7 @@ impl Worker {
             received: ReceivedBatch::new(RecvConfig::default()),
             next_sweep_ms: SWEEP_MS,
             datagrams_wait_until_ms: 0,
+            hold_answers: Vec::new(),
             overloaded: None,
         })
     }
@@ -281,6 +284,7 @@ impl Worker {
         // Players and deadlines may have ended streams, which other workers and taps have to know.
         self.ctx.mailboxes.flush(self.ctx.now_ms);
         self.serve_taps();
+        self.answer_holds();
     }
 
     /// Opens connections that were accepted here, but for those that a less loaded worker takes, and those
