@@ -114,7 +114,13 @@ section! {
         /// datagram to a worker, and that passes on what is another's.
         single_port: bool = false,
         cost "Of what clients send (a viewer little, a publisher its media) most crosses from one worker \
-            to another. What is sent to them costs the same.";
+            to another, where `single_port_table` cannot help. What is sent to them costs the same.";
+
+        /// With `single_port`, the kernel keeps a table of the worker of each client's address (eBPF),
+        /// so that next to nothing crosses. Takes `CAP_BPF`, or `kernel.unprivileged_bpf_disabled = 0`;
+        /// without, the log says so, and what goes to the wrong worker is passed on.
+        single_port_table: bool = true,
+        cost "Up to 6 MB of the kernel's memory for each address, at 65,536 clients.";
 
         /// Addresses announced to clients instead of the addresses of this machine, with the same
         /// ports: for servers behind a NAT that forwards the ports. Also list the local address if

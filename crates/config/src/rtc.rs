@@ -30,6 +30,7 @@ pub(super) fn settings(config: &Config, ipv6: bool, workers: usize, errors: &mut
             addresses("rtc.tcp_listen", &rtc.tcp_listen)
         },
         single_port: rtc.single_port,
+        single_port_table: rtc.single_port_table,
         public_addresses: ip_addresses(config, "rtc.public_addresses", &rtc.public_addresses, errors),
         addresses_on_request: ip_addresses(
             config,

@@ -132,6 +132,8 @@ pub struct RtcSettings {
     pub tcp: Vec<SocketAddr>,
     /// Whether all workers share the ports of `udp` and `tcp`.
     pub single_port: bool,
+    /// Whether the kernel keeps a table of whose an address is, if it may, where they do.
+    pub single_port_table: bool,
     /// Addresses announced as candidates in place of those of the interfaces, with the port of the socket.
     pub public_addresses: Vec<IpAddr>,
     /// Addresses that a client may ask for as the only candidates of its answer.
@@ -537,6 +539,7 @@ impl Default for RtcSettings {
             udp: Vec::new(),
             tcp: Vec::new(),
             single_port: false,
+            single_port_table: true,
             public_addresses: Vec::new(),
             addresses_on_request: Vec::new(),
             ice_servers: Vec::new(),

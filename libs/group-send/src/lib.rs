@@ -92,6 +92,8 @@ mod recv;
 mod route;
 mod sender;
 pub mod socket;
+#[cfg(target_os = "linux")]
+pub mod steering;
 
 #[cfg(target_os = "linux")]
 pub use backend::{LentSender, SendFlags};

@@ -19,10 +19,14 @@ use rtc::{LocalAddress, Path, Peer, PeerConfig, Side, Timeouts};
 use rtc_test::stun::{Check, SUCCESS, transaction};
 use srtp::InboundContext;
 
-const SINGLE_PORT: &str = "[rtc]\nsingle_port = true\n";
-
+/// Datagrams come to a worker by the hash of their address alone.
 fn server(workers: u32) -> Server {
-    Server::start_workers(workers, SINGLE_PORT)
+    Server::start_workers(workers, "[rtc]\nsingle_port = true\nsingle_port_table = false\n")
+}
+
+/// The kernel has a table of addresses besides, where it lets us: not without rights, which the log says.
+fn server_with_table(workers: u32) -> Server {
+    Server::start_workers(workers, "[rtc]\nsingle_port = true\n")
 }
 
 /// Addresses of the answer's candidates by a transport.
@@ -91,6 +95,40 @@ fn a_session_goes_on_when_its_address_leads_to_another_worker() {
         }
     }
     panic!("addresses lead to one worker only: {changes:?}");
+}
+
+#[test]
+fn with_a_table_in_the_kernel_nothing_crosses_once_sessions_are_connected() {
+    let server = server_with_table(3);
+    if server.log().contains("workers without a table of addresses") {
+        println!("the table was not tried: that takes CAP_BPF");
+        return;
+    }
+    let mut pairs: Vec<(Client, Vec<Client>, u32)> = (0..3)
+        .map(|number| {
+            let stream = format!("live/{number}");
+            let publisher = Client::publish(&server, &stream);
+            (publisher, (0..4).map(|_| Client::play(&server, &stream)).collect(), 0)
+        })
+        .collect();
+    let used: BTreeSet<u64> = (0..3).flat_map(|number| workers(&server, &format!("live/{number}"))).collect();
+    assert_eq!(used, BTreeSet::from([0, 1, 2]));
+    for round in 0..4 {
+        for (publisher, viewers, next) in &mut pairs {
+            if round > 0 {
+                publisher.socket = rtc_test::UdpClient::bind();
+                viewers[0].socket = rtc_test::UdpClient::bind();
+            }
+            for viewer in viewers {
+                *next = start_flow(publisher, viewer, *next);
+                let before = counter(&server, "passed_on_datagrams");
+                exchange(publisher, viewer, *next..*next + 20);
+                *next += 20;
+                assert_eq!(counter(&server, "passed_on_datagrams"), before, "round {round}");
+            }
+        }
+    }
+    assert_eq!(counter(&server, "passed_on_dropped_datagrams"), 0);
 }
 
 /// Everything by one TCP connection: what a viewer without UDP does.
@@ -186,7 +224,10 @@ fn ice_tcp_connections_find_the_worker_of_their_session() {
 
 #[test]
 fn a_check_from_the_address_of_another_session_takes_nothing_away() {
-    let server = server(2);
+    [server(2), server_with_table(2)].into_iter().for_each(takes_nothing_away);
+}
+
+fn takes_nothing_away(server: Server) {
     let mut publisher = Client::publish(&server, "live/a");
     let mut viewer = Client::play(&server, "live/a");
     let mut next = start_flow(&mut publisher, &mut viewer, 0);
@@ -205,7 +246,10 @@ fn a_check_from_the_address_of_another_session_takes_nothing_away() {
 
 #[test]
 fn what_names_no_worker_or_too_many_times_one_holds_nobody_up() {
-    let mut server = server(2);
+    [server(2), server_with_table(2)].into_iter().for_each(holds_nobody_up);
+}
+
+fn holds_nobody_up(mut server: Server) {
     let mut publisher = Client::publish(&server, "live/a");
     let mut viewer = Client::play(&server, "live/a");
     let mut next = start_flow(&mut publisher, &mut viewer, 0);

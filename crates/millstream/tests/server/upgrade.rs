@@ -292,6 +292,7 @@ fn webrtc_sessions_go_on_over_two_upgrades() {
 #[test]
 fn webrtc_sessions_go_on_at_a_port_that_workers_share() {
     go_on_over_two_upgrades("[rtc]\nsingle_port = true\n");
+    go_on_over_two_upgrades("[rtc]\nsingle_port = true\nsingle_port_table = false\n");
 }
 
 fn go_on_over_two_upgrades(config: &str) {

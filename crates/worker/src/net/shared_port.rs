@@ -6,12 +6,20 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use group_send::steering::Steering;
 
 use super::udp_bind::{BACKLOG, FREE_PORT_TRIES, RtcSockets, addresses_of, named, udp_port};
 use crate::net::shared_sockets::SharedSockets;
+use crate::net::udp_port::peers_max;
 use crate::net::{BindOptions, TcpListener, UdpSocket, steer};
 use worker_api::settings::RtcSettings;
 use worker_api::sockets::{SocketKind, SocketPlace};
+
+/// Addresses that the kernel's table of a port has, at most: a megabyte. Those that have no room in it go the
+/// way that they go without.
+const TABLE_ENTRIES_MAX: usize = 1 << 16;
 
 /// Binds the addresses of `rtc` once for each of `workers`.
 pub(super) fn bind(
@@ -28,15 +36,18 @@ pub(super) fn bind(
             let address = SocketAddr::new(ip, port);
             let inherited = std::iter::from_fn(|| shared.take_at(kind, wanted, ip));
             let inherited = inherited.map(UdpSocket::adopt).collect::<io::Result<Vec<_>>>()?;
+            let is_inherited = !inherited.is_empty();
             let sockets = match inherited.len() {
                 0 => named(bind_udp(address, workers), wanted, address)?,
                 _ => named(of_all(inherited, workers), wanted, address)?,
             };
+            let steering = named(steer(&sockets, is_inherited, rtc), wanted, address)?;
             for (worker, (sockets, socket)) in all.iter_mut().zip(sockets).enumerate() {
                 let address = socket.local_addr()?;
                 shared.keep(SocketPlace { kind, worker, wanted, address }, socket.duplicate());
                 port = address.port();
                 sockets.udp.push(socket);
+                sockets.steering.push(steering.clone());
             }
         }
     }
@@ -86,11 +97,37 @@ fn bind_udp(address: SocketAddr, workers: usize) -> io::Result<Vec<UdpSocket>> {
     for _ in 1..workers {
         sockets.push(UdpSocket::bind_shared(address)?);
     }
-    if workers > 1 {
-        // One alone has nothing to pick from, and the kernel takes no program for it.
-        sockets[0].steer(&steer::program(workers))?;
-    }
     Ok(sockets)
+}
+
+/// Gives them the program that picks one, also in place of that of another process: the table of that will
+/// be kept up to date by nobody. If both have a table, the other's serves until the sessions that are taken
+/// over are in this one (`Packets::go_on`): what comes meanwhile stays in order.
+fn steer(sockets: &[UdpSocket], is_inherited: bool, rtc: &RtcSettings) -> io::Result<Option<Arc<Steering>>> {
+    let [first, _, ..] = sockets else {
+        // One alone has nothing to pick from, and the kernel takes no program for it.
+        return Ok(None);
+    };
+    let local = first.local_addr()?;
+    if rtc.single_port_table {
+        let entries_max = peers_max(rtc).saturating_mul(sockets.len()).min(TABLE_ENTRIES_MAX);
+        let program = steer::program(sockets.len(), true);
+        match Steering::new(&program, entries_max as u32) {
+            Ok(steering) => {
+                if !is_inherited {
+                    first.steer_by_table(&steering)?;
+                }
+                tracing::info!(%local, "the kernel gives datagrams to workers by a table of addresses");
+                return Ok(Some(Arc::new(steering)));
+            }
+            Err(error) => tracing::info!(
+                %local, %error,
+                "the kernel gives datagrams to workers without a table of addresses: that takes CAP_BPF"
+            ),
+        }
+    }
+    first.steer(&steer::program(sockets.len(), false))?;
+    Ok(None)
 }
 
 fn bind_tcp(address: SocketAddr, is_any: bool, workers: usize) -> io::Result<Vec<TcpListener>> {

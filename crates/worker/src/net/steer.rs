@@ -2,26 +2,21 @@
 //!
 //! ```text
 //! STUN request with a USERNAME ─▶ the worker that its first characters name
-//! anything else                ─▶ a hash of the address it came from
+//! anything else                ─▶ the worker that a table has for its address, where the kernel lets us
+//!                                 have one
+//!                              ─▶ else a hash of the address
 //! ```
 //!
-//! The kernel runs [`program`] for each datagram (`SO_ATTACH_REUSEPORT_CBPF`, `socket(7)`), which needs no
-//! rights. Nothing in DTLS and SRTP is of this server's choosing, so their addresses decide, and the worker
-//! that an address leads to passes on what is another's (`packets/passing.rs`). [`worker_of`] says which one
+//! The kernel runs [`program`] for each datagram. Nothing in DTLS and SRTP is of this server's choosing, so
+//! their addresses decide, and the worker that the hash leads to passes on what is another's
+//! (`packets/passing.rs`) and comes by mistake, or because there is no table. [`worker_of`] says which one
 //! that is, by the same arithmetic. The reasons are in docs/decisions/0060-one-port.md.
 
 use std::net::{IpAddr, SocketAddr};
 
-use crate::ids::{TableId, WorkerIndex};
+use group_send::steering::{Instruction, KEY_WORDS, LOOK_UP};
 
-/// An instruction of classic BPF: code, jumps if true and if false, operand.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Instruction {
-    pub(crate) code: u16,
-    pub(crate) jump_if: u8,
-    pub(crate) jump_else: u8,
-    pub(crate) operand: u32,
-}
+use crate::ids::{TableId, WorkerIndex};
 
 /// Attributes of a STUN request among which the USERNAME is looked for. Clients have it first (libwebrtc,
 /// Pion, libnice) or behind a few; what the program does not find is passed on.
@@ -53,12 +48,19 @@ pub(crate) fn worker_of(remote: SocketAddr, workers: usize) -> WorkerIndex {
     WorkerIndex::at(hash as usize % workers)
 }
 
-/// The program that picks one of so many sockets, by the order in which they were bound.
+/// Memory of the program: the number that is being read, a character, X; and the address that is looked up.
+const NUMBER: u32 = 0;
+const CHARACTER: u32 = 1;
+const SAVED_X: u32 = 2;
+const ADDRESS: u32 = 3;
+
+/// The program that picks one of so many sockets, by the order in which they were bound. Without a table it
+/// is classic BPF.
 ///
 /// A load that goes past the end of a datagram ends it with 0, the first worker: only of STUN that is cut
 /// short. Extension headers of IPv6 are not walked: what has some comes to a worker that does not know whose
 /// it is.
-pub(crate) fn program(workers: usize) -> Vec<Instruction> {
+pub(crate) fn program(workers: usize, has_table: bool) -> Vec<Instruction> {
     let workers = u32::try_from(workers).expect("workers are few");
     let mut code = Assembler::default();
     code.op(LD_W_LEN, 0);
@@ -83,25 +85,28 @@ pub(crate) fn program(workers: usize) -> Vec<Instruction> {
     // Three characters from `A` to `P` are the number of a worker in hexadecimal.
     code.here(Target::Username);
     code.op(LD_IMM, 0);
-    code.op(ST, 0);
+    code.op(ST, NUMBER);
     for character in 0..3 {
         code.op(LD_B_IND, 4 + character);
         code.op(SUB_K, u32::from(b'A'));
         code.jump(JGT_K, 15, Target::Hash, Target::Next);
-        code.op(ST, 1);
-        code.op(LD_MEM, 0);
+        code.op(ST, CHARACTER);
+        code.op(LD_MEM, NUMBER);
         code.op(LSH_K, 4);
         // X, where the attribute is, is needed for the sum.
-        code.op(STX, 2);
-        code.op(LDX_MEM, 1);
+        code.op(STX, SAVED_X);
+        code.op(LDX_MEM, CHARACTER);
         code.op(ADD_X, 0);
-        code.op(ST, 0);
-        code.op(LDX_MEM, 2);
+        code.op(ST, NUMBER);
+        code.op(LDX_MEM, SAVED_X);
     }
     code.jump(JGE_K, workers, Target::Hash, Target::Next);
     code.op(RET_A, 0);
 
     code.here(Target::Hash);
+    if has_table {
+        look_up(&mut code);
+    }
     code.op(LD_B_ABS, NETWORK);
     code.op(RSH_K, 4);
     code.jump(JEQ_K, 6, Target::Ipv6, Target::Next);
@@ -113,18 +118,18 @@ pub(crate) fn program(workers: usize) -> Vec<Instruction> {
     code.op(LD_H_IND, NETWORK);
     code.op(MUL_K, OF_PORT);
     code.op(TAX, 0);
-    code.op(LD_W_ABS, NETWORK + 12);
+    code.op(LD_W_ABS, NETWORK + IPV4_SOURCE);
     code.op(XOR_X, 0);
     code.jump(JEQ_K, 0, Target::Mix, Target::Mix);
     code.here(Target::Ipv6);
     code.op(LDX_IMM, 0);
     for word in 0..4 {
-        code.op(LD_W_ABS, NETWORK + 8 + 4 * word);
+        code.op(LD_W_ABS, NETWORK + IPV6_SOURCE + 4 * word);
         code.op(XOR_X, 0);
         code.op(MUL_K, OF_WORD);
         code.op(TAX, 0);
     }
-    code.op(LD_H_ABS, NETWORK + 40);
+    code.op(LD_H_ABS, NETWORK + IPV6_BYTES);
     code.op(MUL_K, OF_PORT);
     code.op(XOR_X, 0);
     code.here(Target::Mix);
@@ -138,8 +143,41 @@ pub(crate) fn program(workers: usize) -> Vec<Instruction> {
     code.finish()
 }
 
+/// Ends the program with what the table has for the address of the sender, if it has something.
+fn look_up(code: &mut Assembler) {
+    code.op(LD_IMM, 0);
+    for word in 0..KEY_WORDS as u32 {
+        code.op(ST, ADDRESS + word);
+    }
+    code.op(LD_B_ABS, NETWORK);
+    code.op(RSH_K, 4);
+    code.jump(JEQ_K, 6, Target::Ipv6Address, Target::Next);
+    code.op(LD_B_ABS, NETWORK);
+    code.op(AND_K, 0xf);
+    code.op(LSH_K, 2);
+    code.op(TAX, 0);
+    code.op(LD_H_IND, NETWORK);
+    code.op(ST, ADDRESS);
+    code.op(LD_W_ABS, NETWORK + IPV4_SOURCE);
+    code.op(ST, ADDRESS + 1);
+    code.jump(JEQ_K, 0, Target::Address, Target::Address);
+    code.here(Target::Ipv6Address);
+    code.op(LD_H_ABS, NETWORK + IPV6_BYTES);
+    code.op(ST, ADDRESS);
+    for word in 0..4 {
+        code.op(LD_W_ABS, NETWORK + IPV6_SOURCE + 4 * word);
+        code.op(ST, ADDRESS + 1 + word);
+    }
+    code.here(Target::Address);
+    code.op(LOOK_UP, ADDRESS);
+}
+
 /// Offsets from here on are of the network header (`SKF_NET_OFF` of `linux/filter.h`).
 const NETWORK: u32 = -0x10_0000_i32 as u32;
+/// Where headers have the sender's address, and how long one of IPv6 is (RFC 791, RFC 8200).
+const IPV4_SOURCE: u32 = 12;
+const IPV6_SOURCE: u32 = 8;
+const IPV6_BYTES: u32 = 40;
 
 // Instructions by their names in `bpf(4)`: load, store, arithmetic, jump, return, transfer.
 const LD_W_LEN: u16 = 0x80;
@@ -175,6 +213,8 @@ enum Target {
     Next,
     Username,
     Hash,
+    Ipv6Address,
+    Address,
     Ipv6,
     Mix,
 }
@@ -221,20 +261,36 @@ mod tests {
     use std::io;
     use std::net::UdpSocket as Peer;
 
+    use group_send::steering::Steering;
+
     use super::*;
     use crate::net::{ReceivedBatch, UdpSocket};
     use worker_api::rtc::ufrag_prefix;
 
     const WORKERS: usize = 5;
 
-    /// The sockets of the workers at one address, or `None` where there is no such address.
-    fn workers(at: &str) -> Option<Vec<UdpSocket>> {
+    /// The sockets of the workers at one address, or `None` where there is no such address, and the table
+    /// of the kernel, if they are to have one and the system lets them.
+    fn workers(at: &str, with_table: bool) -> Option<(Vec<UdpSocket>, Option<Steering>)> {
         let first = UdpSocket::bind_shared(at.parse().expect("an address")).ok()?;
         let at = first.local_addr().expect("its address");
         let others = (1..WORKERS).map(|_| UdpSocket::bind_shared(at).expect("the same"));
         let all: Vec<_> = std::iter::once(first).chain(others).collect();
-        all[0].steer(&program(WORKERS)).expect("no rights are needed");
-        Some(all)
+        if !with_table {
+            all[0].steer(&program(WORKERS, false)).expect("no rights are needed");
+            return Some((all, None));
+        }
+        match Steering::new(&program(WORKERS, true), 1000) {
+            Ok(steering) => {
+                all[0].steer_by_table(&steering).expect("they share an address");
+                Some((all, Some(steering)))
+            }
+            Err(error) if error.raw_os_error() == Some(nix::libc::EPERM) => {
+                println!("the table was not tried: that takes CAP_BPF");
+                None
+            }
+            Err(error) => panic!("{error}"),
+        }
     }
 
     /// The worker that gets a datagram, which is taken from its socket.
@@ -255,8 +311,10 @@ mod tests {
 
     #[test]
     fn the_kernel_steers_by_address_as_the_arithmetic_here() {
-        for at in ["127.0.0.1:0", "[::1]:0"] {
-            let Some(workers) = workers(at) else { continue };
+        for (at, with_table) in
+            [("127.0.0.1:0", false), ("[::1]:0", false), ("127.0.0.1:0", true), ("[::1]:0", true)]
+        {
+            let Some((workers, _table)) = workers(at, with_table) else { continue };
             let mut seen = [0; WORKERS];
             for _ in 0..200 {
                 let peer = Peer::bind(at).expect("a socket");
@@ -268,6 +326,40 @@ mod tests {
                 seen[worker_of(from, WORKERS).index()] += 1;
             }
             assert!(seen.iter().all(|count| *count > 10), "addresses are spread: {seen:?}");
+        }
+    }
+
+    #[test]
+    fn the_kernel_steers_by_its_table_as_long_as_an_address_is_in_it() {
+        for at in ["127.0.0.1:0", "[::1]:0"] {
+            let Some((workers, Some(table))) = workers(at, true) else { continue };
+            let to = workers[0].local_addr().expect("an address");
+            let peers: Vec<Peer> = (0..50).map(|_| Peer::bind(at).expect("a socket")).collect();
+            let from = |peer: &Peer| peer.local_addr().expect("its address");
+            let gets = |peer: &Peer, datagram: &[u8]| {
+                peer.send_to(datagram, to).expect("room");
+                receiver(&workers)
+            };
+            for (number, peer) in peers.iter().enumerate() {
+                table.insert(from(peer), (number % WORKERS) as u32).expect("room");
+            }
+            for (number, peer) in peers.iter().enumerate() {
+                for datagram in [&[0x80, 96, 0, 1][..], &[22], &[], &[0; 1200]] {
+                    assert_eq!(gets(peer, datagram), number % WORKERS);
+                }
+                let name = [&ufrag_prefix((number + 1) % WORKERS)[..], b"abcdefgh:peer"].concat();
+                let named = gets(peer, &request(&[(USERNAME as u16, &name)]));
+                assert_eq!(named, (number + 1) % WORKERS, "a request knows better");
+            }
+            for peer in &peers {
+                table.remove(from(peer)).expect("it is there");
+                assert_eq!(gets(peer, &[0x80; 30]), worker_of(from(peer), WORKERS).index());
+            }
+            let stranger = table.remove(from(&peers[0])).expect_err("it is gone");
+            assert_eq!(stranger.raw_os_error(), Some(nix::libc::ENOENT));
+            // What it leads to may be no socket: the kernel then chooses one as it does without a program.
+            table.insert(from(&peers[0]), 1_000_000).expect("room");
+            gets(&peers[0], &[0x80; 30]);
         }
     }
 
@@ -290,12 +382,19 @@ mod tests {
 
     #[test]
     fn the_kernel_steers_requests_by_the_worker_that_their_username_names() {
-        let workers = workers("127.0.0.1:0").expect("loopback");
+        for with_table in [false, true] {
+            if let Some((workers, _table)) = workers("127.0.0.1:0", with_table) {
+                requests_are_steered_by_their_username(&workers);
+            }
+        }
+    }
+
+    fn requests_are_steered_by_their_username(workers: &[UdpSocket]) {
         let peer = Peer::bind("127.0.0.1:0").expect("a socket");
         let by_address = worker_of(peer.local_addr().expect("its address"), WORKERS).index();
         let to = |datagram: &[u8]| {
             peer.send_to(datagram, workers[0].local_addr().expect("an address")).expect("room");
-            receiver(&workers)
+            receiver(workers)
         };
         for worker in 0..WORKERS {
             let name = [&ufrag_prefix(worker)[..], b"abcdefgh:peer"].concat();

@@ -9,6 +9,9 @@
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use group_send::steering::Steering;
 
 use crate::net::shared_sockets::SharedSockets;
 use crate::net::{BindOptions, TcpListener, UdpSocket, local_addresses, shared_port};
@@ -25,6 +28,8 @@ pub(super) const FREE_PORT_TRIES: usize = 16;
 #[derive(Debug, Default)]
 pub(crate) struct RtcSockets {
     pub(crate) udp: Vec<UdpSocket>,
+    /// Of each of them the table of addresses in the kernel, where all workers share the ports.
+    pub(crate) steering: Vec<Option<Arc<Steering>>>,
     pub(crate) tcp: Vec<TcpListener>,
 }
 

@@ -11,6 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use group_send::peer_table::{PeerKey, PeerTable};
+use group_send::steering::Steering;
 use group_send::{AfXdpConfig, BackendKind, BatchLimits, DatagramId, Ecn, Envelope, ReserveError, SendBatch};
 use rtp::payload::MediaKind;
 use srtp::{TagPlaces, TagQueue};
@@ -165,6 +166,13 @@ impl UdpPort {
                     self.reading.refused(now);
                 }
             }
+        }
+    }
+
+    /// Has the kernel give datagrams to workers by this table from now on.
+    pub(crate) fn steer_by_table(&self, steering: &Steering) {
+        if let Err(error) = self.socket.steer_by_table(steering) {
+            tracing::error!(local = %self.local, %error, "the table of another process stays, which is out of date");
         }
     }
 

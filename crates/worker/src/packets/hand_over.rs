@@ -153,6 +153,7 @@ impl Packets {
     /// The other process has let go of the sessions that were resumed here. Those that were ended there in
     /// the meantime end.
     pub(crate) fn go_on(&mut self, ctx: &mut Context, ended: &[SessionId]) {
+        self.steer_by_own_tables();
         self.decide(ctx, |_| true);
         for id in ended {
             self.close(ctx, *id, EndReason::Kicked);

@@ -141,7 +141,7 @@ impl Packets {
         notices: Notices,
     ) -> io::Result<Self> {
         let ports = udp_port::open(bound.udp, worker, settings)?;
-        let passing = Passing::new(worker, ports.len(), workers, settings);
+        let passing = Passing::new(worker, (ports.len(), bound.steering), workers, settings);
         Ok(Self {
             sockets: Sockets { ports, tcp: TcpPeers::default(), sent: SendCounters::default() },
             listeners: bound.tcp,

@@ -9,13 +9,19 @@
 //! in use is heard from stays that session's, whatever worker either is on. ICE-TCP connections, which the
 //! kernel deals out as it likes, go to the worker that the first check names.
 //!
+//! Where the kernel has a table of addresses ([`Steering`]), that worker keeps it up to date, and what comes
+//! from an address in it goes to the session's worker at once. The other one no longer hears from there, so
+//! that it is notified, every two seconds, of the addresses that are in use.
+//!
 //! Rings are bounded. Nothing is passed on by what a stranger wrote but STUN requests that name a worker, few
 //! in a turn; the rest comes from addresses that have been proved.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
+use std::sync::Arc;
 
 use group_send::peer_table::{PeerKey, PeerTable};
+use group_send::steering::Steering;
 use rtc::Path;
 use rtc::demux::{self, Kind};
 use rtc::tcp_framing::Deframer;
@@ -40,6 +46,9 @@ const MESSAGES_MAX: usize = 16;
 /// handshake may be quicker than the word.
 const EARLY_MAX: usize = 64;
 const EARLY_MS: u64 = 200;
+
+/// How often other workers are notified of the addresses that sessions here are heard from.
+const HEARD_MS: u64 = 2_000;
 
 /// Whose an address is that leads here.
 #[derive(Debug, Clone, Copy)]
@@ -73,21 +82,60 @@ struct Outgoing {
 pub(super) struct Passing {
     own: WorkerIndex,
     /// By port: addresses of sessions on other workers.
-    owners: Vec<PeerTable<Owner>>,
+    owners: Vec<Owners>,
     /// By worker.
     outgoing: Vec<Outgoing>,
     early: VecDeque<Early>,
+    /// When others are notified the next time of what is heard here.
+    heard_due_ms: u64,
+}
+
+/// The addresses of sessions on other workers that lead to this one, at one port.
+#[derive(Debug)]
+struct Owners {
+    table: PeerTable<Owner>,
+    /// The kernel's copy of the tables of all workers.
+    steering: Option<Arc<Steering>>,
+}
+
+impl Owners {
+    /// Whether there was room.
+    fn insert(&mut self, remote: SocketAddr, owner: Owner) -> bool {
+        let is_in = self.table.insert(PeerKey::from(remote), owner).is_ok();
+        if let Some(steering) = self.steering.as_ref().filter(|_| is_in)
+            && let Err(error) = steering.insert(remote, owner.worker.index() as u32)
+        {
+            tracing::debug!(%remote, %error, "an address is not in the kernel's table");
+        }
+        is_in
+    }
+
+    fn remove(&mut self, remote: SocketAddr) {
+        if self.table.remove(PeerKey::from(remote)).is_some()
+            && let Some(steering) = &self.steering
+        {
+            // It is not there if there was no room.
+            let _ = steering.remove(remote);
+        }
+    }
 }
 
 impl Passing {
     /// `None` where each worker has ports of its own.
-    pub(super) fn new(own: WorkerIndex, ports: usize, workers: usize, rtc: &RtcSettings) -> Option<Self> {
-        let owners_max = owners_max(workers, rtc);
+    pub(super) fn new(
+        own: WorkerIndex,
+        (ports, steering): (usize, Vec<Option<Arc<Steering>>>),
+        workers: usize,
+        rtc: &RtcSettings,
+    ) -> Option<Self> {
+        let steering = steering.into_iter().chain(std::iter::repeat(None)).take(ports);
+        let owners = |steering| Owners { table: PeerTable::new(owners_max(workers, rtc)), steering };
         (rtc.single_port && workers > 1).then(|| Self {
             own,
-            owners: (0..ports).map(|_| PeerTable::new(owners_max)).collect(),
+            owners: steering.map(owners).collect(),
             outgoing: (0..workers).map(|_| Outgoing::default()).collect(),
             early: VecDeque::new(),
+            heard_due_ms: 0,
         })
     }
 
@@ -96,7 +144,7 @@ impl Passing {
     }
 
     fn owner(&mut self, port: PortId, remote: SocketAddr) -> Option<&mut Owner> {
-        self.owners[port.index()].get_mut(PeerKey::from(remote))
+        self.owners[port.index()].table.get_mut(PeerKey::from(remote))
     }
 
     fn note(&mut self, to: WorkerIndex, note: Passed) {
@@ -111,9 +159,7 @@ impl Passing {
     /// A session here is heard from an address from now on.
     pub(super) fn bound(&mut self, port: PortId, remote: SocketAddr) {
         match self.worker_of(remote) {
-            own if own == self.own => {
-                self.owners[port.index()].remove(PeerKey::from(remote));
-            }
+            own if own == self.own => self.owners[port.index()].remove(remote),
             worker => self.note(worker, Passed::Bound { port, remote }),
         }
     }
@@ -142,7 +188,7 @@ impl Packets {
     /// Takes up limits that have changed.
     pub(super) fn set_owners_max(&mut self, workers: usize, rtc: &RtcSettings) {
         let passing = self.passing.iter_mut().flat_map(|passing| &mut passing.owners);
-        passing.for_each(|owners| owners.set_limit(owners_max(workers, rtc)));
+        passing.for_each(|owners| owners.table.set_limit(owners_max(workers, rtc)));
     }
 
     /// Passes on a datagram of no session here, if it is for another worker, or may turn out to be.
@@ -219,6 +265,7 @@ impl Packets {
 
     /// Gives other workers what is for them; call it before they are woken.
     pub(crate) fn pass_on(&mut self, ctx: &mut Context) {
+        self.notify_of_heard(ctx);
         let workers = self.passing.as_ref().map_or(0, |passing| passing.outgoing.len());
         for worker in (0..workers).map(WorkerIndex::at) {
             let Some(passing) = &mut self.passing else { return };
@@ -229,6 +276,41 @@ impl Packets {
             }
             if !outgoing.datagrams.each.is_empty() {
                 self.send_datagrams(ctx, worker);
+            }
+        }
+    }
+
+    /// The table of another process has served until now.
+    pub(super) fn steer_by_own_tables(&self) {
+        let owners = self.passing.iter().flat_map(|passing| &passing.owners);
+        for ((_, port), owners) in self.sockets.ports.iter().zip(owners) {
+            if let Some(steering) = &owners.steering {
+                port.steer_by_table(steering);
+            }
+        }
+    }
+
+    /// Notifies the workers that addresses lead to of those that sessions here are heard from, where the
+    /// kernel gives what comes from there to this one.
+    fn notify_of_heard(&mut self, ctx: &mut Context) {
+        let Some(passing) = &mut self.passing else { return };
+        let has_table = passing.owners.iter().any(|owners| owners.steering.is_some());
+        if !has_table || ctx.now_ms < passing.heard_due_ms {
+            return;
+        }
+        passing.heard_due_ms = ctx.now_ms + HEARD_MS;
+        let mut heard: Vec<Vec<(PortId, SocketAddr)>> = vec![Vec::new(); passing.outgoing.len()];
+        for session in self.sessions.iter().map(|(_, session)| session) {
+            if session.transport.received_ms + HEARD_MS > ctx.now_ms {
+                for &(port, remote) in &session.transport.addresses {
+                    heard[passing.worker_of(remote).index()].push((port, remote));
+                }
+            }
+        }
+        for (worker, heard) in heard.into_iter().enumerate() {
+            let worker = WorkerIndex::at(worker);
+            if worker != passing.own && !heard.is_empty() {
+                passing.note(worker, Passed::Heard(heard));
             }
         }
     }
@@ -265,7 +347,16 @@ impl Packets {
             Passed::Unbound { port, remote } => {
                 let Some(passing) = &mut self.passing else { return };
                 if passing.owner(port, remote).is_some_and(|owner| owner.worker == from) {
-                    passing.owners[port.index()].remove(PeerKey::from(remote));
+                    passing.owners[port.index()].remove(remote);
+                }
+            }
+            Passed::Heard(heard) => {
+                let Some(passing) = &mut self.passing else { return };
+                for (port, remote) in heard {
+                    let owner = passing.owner(port, remote).filter(|owner| owner.worker == from);
+                    if let Some(owner) = owner {
+                        owner.heard_ms = ctx.now_ms;
+                    }
                 }
             }
             // The next check asks again.
@@ -284,7 +375,7 @@ impl Packets {
         let is_held = passing.is_held(port, remote, ctx.now_ms)
             && passing.owner(port, remote).is_some_and(|owner| owner.worker != from);
         let owner = Owner { worker: from, heard_ms: ctx.now_ms };
-        if is_ours || is_held || passing.owners[port.index()].insert(PeerKey::from(remote), owner).is_err() {
+        if is_ours || is_held || !passing.owners[port.index()].insert(remote, owner) {
             return passing.note(from, Passed::Refused { port, remote });
         }
         self.sockets.ports[port].peers.remove(PeerKey::from(remote));
@@ -431,10 +522,20 @@ mod tests {
         assert!(!bound(&mut worker, 2, address()));
         worker.ctx.now_ms += 1;
         assert!(bound(&mut worker, 2, address()), "nothing has come for too long");
+        // Where the kernel gives its datagrams to its own worker, that one says that they come.
+        let heard = |worker: &mut Worker, from: usize| {
+            let heard = Passed::Heard(vec![(PORT, address())]);
+            worker.packets.take_passed(&mut worker.ctx, WorkerIndex::at(from), heard);
+            worker.ctx.now_ms += HELD_MS - 1;
+        };
+        heard(&mut worker, 2);
+        assert!(!bound(&mut worker, 1, address()));
+        heard(&mut worker, 1);
+        assert!(bound(&mut worker, 1, address()), "from another worker it means nothing");
         let gone = Passed::Unbound { port: PORT, remote: address() };
-        worker.packets.take_passed(&mut worker.ctx, WorkerIndex::at(1), gone);
+        worker.packets.take_passed(&mut worker.ctx, WorkerIndex::at(2), gone);
         arrives(&mut worker, address(), vec![0x80, 96, 0, 1]);
-        assert_eq!((waiting(&worker, 1), waiting(&worker, 2)), (1, 1), "it was no longer the first one's");
+        assert_eq!((waiting(&worker, 1), waiting(&worker, 2)), (2, 0), "it was no longer the second one's");
     }
 
     #[test]

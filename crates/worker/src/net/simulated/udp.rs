@@ -7,9 +7,8 @@ use std::sync::Arc;
 
 use group_send::BackendKind;
 use group_send::internals::{IncomingMessage, OutgoingMessage, OutgoingMessages, sender_over};
+use group_send::steering::{Instruction, Steering};
 use netsim::kernel;
-
-use crate::net::steer::Instruction;
 
 pub(crate) use group_send::{RecvBatch as ReceivedBatch, Sender as UdpSender};
 
@@ -45,6 +44,11 @@ impl UdpSocket {
 
     /// Hosts of a simulation have a port for each worker.
     pub(crate) fn steer(&self, _program: &[Instruction]) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// The same.
+    pub(crate) fn steer_by_table(&self, _steering: &Steering) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

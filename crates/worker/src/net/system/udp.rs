@@ -4,9 +4,8 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 
+use group_send::steering::{Instruction, Steering};
 use socket2::{Domain, Protocol, SockRef, Socket, Type};
-
-use crate::net::steer::Instruction;
 
 pub(crate) use group_send::{RecvBatch as ReceivedBatch, Sender as UdpSender};
 
@@ -73,6 +72,11 @@ impl UdpSocket {
         let program = sock_fprog { len, filter: filter.as_mut_ptr() };
         nix::sys::socket::setsockopt(&self.0, nix::sys::socket::sockopt::AttachReusePortCbpf, &program)?;
         Ok(())
+    }
+
+    /// The same with a program that has a table.
+    pub(crate) fn steer_by_table(&self, steering: &Steering) -> io::Result<()> {
+        steering.attach(&self.0)
     }
 
     /// The address it is bound to.
