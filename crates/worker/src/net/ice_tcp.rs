@@ -45,7 +45,7 @@ pub(crate) struct TcpPeer {
     unclaimed_bytes: usize,
     /// There is something new to be written.
     pub(crate) dirty: bool,
-    /// It is in the list of connections to read next turn.
+    /// It is in the list of connections to read when input is next.
     pub(crate) reads_again: bool,
 }
 

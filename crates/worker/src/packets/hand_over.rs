@@ -260,6 +260,7 @@ fn contexts(keys: &SrtpKeys) -> Option<(InboundContext, OutboundContext)> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::io::Write;
     use std::time::Duration;
 
     use rtc::sdp::{Feedback, Format, IceCredentials, Source, TrackDescription};
@@ -270,6 +271,8 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::event_loop::Worker;
+    use crate::net::tests::connected;
+    use crate::net::{Readiness, Token};
     use crate::packets::panic_tests::worker;
 
     /// A session as another process hands it over, whose client is at a port of 192.0.2.1.
@@ -370,6 +373,33 @@ pub(crate) mod tests {
         assert_eq!(worker.packets.let_go(&mut worker.ctx, &[]), []);
         assert!(is_paused(&worker) == [false; 3] && !worker.packets.is_frozen);
         assert_eq!(worker.packets.hand_over(&mut worker.ctx), said, "and once more");
+    }
+
+    #[test]
+    fn what_comes_by_tcp_waits_as_datagrams_do() {
+        let (mut worker, _noted) = worker();
+        let (server, mut client) = connected();
+        let (local, remote) = (server.local_addr().expect("bound"), server.peer_addr().expect("connected"));
+        let tcp = &mut worker.packets.sockets.tcp;
+        let id = tcp.insert(server.into(), local, remote, 0).expect("room");
+        client.write_all(&[0, 9, 1]).expect("room");
+        let token = Token::IceTcp(id);
+        let comes = [Readiness { token, readable: true, writable: true, closed: false }];
+        let taken = |worker: &Worker| worker.packets.sockets.tcp.get(id).map(|tcp| tcp.deframer.waiting());
+        worker.datagrams_wait_until_ms = worker.ctx.now_ms + 1_000;
+        worker.turn(&comes);
+        worker.turn(&[]);
+        assert_eq!(taken(&worker), Some(0));
+        worker.datagrams_wait_until_ms = 0;
+        worker.turn(&[]);
+        assert_eq!(taken(&worker), Some(3), "it was reported once, and is not forgotten");
+        worker.datagrams_wait_until_ms = worker.ctx.now_ms + 1_000;
+        drop(client);
+        worker.turn(&[Readiness { token, readable: true, writable: true, closed: true }]);
+        assert_eq!(taken(&worker), Some(3), "its end waits behind what came before");
+        worker.datagrams_wait_until_ms = 0;
+        worker.turn(&[]);
+        assert_eq!(taken(&worker), None);
     }
 
     #[test]
