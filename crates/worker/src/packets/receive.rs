@@ -373,8 +373,8 @@ impl Packets {
         self.forward(ctx);
     }
 
-    /// A connection is read when input is next; once, so that one that sends without pause does not come
-    /// round twice as often.
+    /// A connection is read when input is next; once, so that one that sends without pause does not
+    /// come round twice as often.
     fn read_tcp_again(&mut self, connection: IceTcpId) {
         if let Some(tcp) = self.sockets.tcp.get_mut(connection)
             && !std::mem::replace(&mut tcp.reads_again, true)

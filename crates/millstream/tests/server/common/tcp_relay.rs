@@ -4,7 +4,7 @@
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
@@ -61,6 +61,11 @@ impl TcpRelay {
             vec![thread::spawn(move || up.run_up()), thread::spawn(move || down.run_down(from_server))];
         Self { shared, threads }
     }
+
+    /// The connection to the server, on which nothing else is sent as long as this is held.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, TcpStream> {
+        self.shared.back.lock().expect("no panic")
+    }
 }
 
 impl Drop for TcpRelay {
@@ -99,7 +104,7 @@ impl Shared {
 }
 
 /// A datagram as it goes over a connection.
-fn framed(datagram: &[u8]) -> Vec<u8> {
+pub(crate) fn framed(datagram: &[u8]) -> Vec<u8> {
     [&frame_header(datagram.len())[..], datagram].concat()
 }
 
