@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use delivery::{GopLimits, Stream};
 use media::{Codec, Frame, FrameRole, Timestamp, TrackId};
+use rtc::tcp_framing::Deframer;
+use worker_api::hand_over::HandedIceTcp;
 use worker_api::handed_connection::{HandedConnection, HandedStream};
 use worker_api::streams::{Published, WebrtcAvailability};
 use worker_api::traces::Parent;
@@ -18,6 +20,7 @@ pub type Check = fn(data: &[u8]);
 /// All checks, by the name of their target and corpus folder.
 pub const CHECKS: &[(&str, Check)] = &[
     ("handed_connection", handed_connection),
+    ("handed_ice_tcp", handed_ice_tcp),
     ("handed_stream", handed_stream),
     ("stream_description", stream_description),
     ("traceparent", traceparent),
@@ -60,6 +63,33 @@ pub fn handed_connection(data: &[u8]) {
     let Ok(connection) = rmp_serde::from_slice::<HandedConnection>(data) else { return };
     let written = rmp_serde::to_vec_named(&connection).expect("written");
     assert!(rmp_serde::from_slice::<HandedConnection>(&written).is_ok_and(|read| read == connection));
+}
+
+/// The connection of a session by ICE-TCP of another process: what comes next is cut into the
+/// datagrams that one process would have got of all of it.
+pub fn handed_ice_tcp(data: &[u8]) {
+    const PIECE_BYTES: usize = 7;
+    let Ok(handed) = rmp_serde::from_slice::<HandedIceTcp>(data) else { return };
+    let written = rmp_serde::to_vec_named(&handed).expect("written");
+    assert!(rmp_serde::from_slice::<HandedIceTcp>(&written).is_ok_and(|read| read == handed));
+    let (mut one, mut resumed) = (Deframer::default(), Deframer::resume(handed.received.clone()));
+    one.push(&handed.received);
+    for piece in handed.unsent.chunks(PIECE_BYTES) {
+        loop {
+            let (expected, datagram) = (one.pop(), resumed.pop());
+            assert_eq!(datagram, expected);
+            match datagram {
+                Ok(Some(_)) => {}
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        assert_eq!(resumed.rest(), one.rest());
+        // And in one more process.
+        resumed = Deframer::resume(resumed.rest().to_vec());
+        one.push(piece);
+        resumed.push(piece);
+    }
 }
 
 /// A stream of another process, and what its publisher sends next: an error, or a stream that is where it was

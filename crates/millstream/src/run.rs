@@ -154,8 +154,8 @@ async fn hand_over(running: &Running, mut successor: Successor) -> Result<Succes
         let _ = workers.hold(HOLD, true).await;
     }
     let mut sessions = workers.hand_over().await;
-    if !successor.takes_bridges() {
-        sessions.bridges.clear();
+    if !successor.takes_ice_tcp() {
+        sessions.drop_sessions_by_tcp();
     }
     sessions.drop_players_without_bridge();
     let begun = tokio::task::spawn_blocking(move || {

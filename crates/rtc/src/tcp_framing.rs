@@ -94,10 +94,16 @@ impl Deframer {
         Ok(None)
     }
 
-    /// Bytes that wait for the rest of their frame.
+    /// What waits for the rest of its frame.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.bytes.len() - self.read
+    pub fn rest(&self) -> &[u8] {
+        &self.bytes[self.read..]
+    }
+
+    /// Goes on with the [rest](Self::rest) of another one.
+    #[must_use]
+    pub fn resume(rest: Vec<u8>) -> Self {
+        Self { bytes: rest, read: 0 }
     }
 }
 
@@ -131,11 +137,25 @@ mod tests {
                 let pieces = [&stream[..first], &stream[first..second], &stream[second..]];
                 let mut deframer = Deframer::default();
                 assert_eq!(cut(&mut deframer, &pieces), expected, "cut at {first} and {second}");
-                assert_eq!(deframer.waiting(), 0);
+                assert_eq!(deframer.rest(), b"");
             }
         }
         let bytes: Vec<&[u8]> = stream.chunks(1).collect();
         assert_eq!(cut(&mut Deframer::default(), &bytes), expected);
+    }
+
+    #[test]
+    fn another_one_goes_on_wherever_a_frame_is_cut() {
+        let stream = framed(&[b"first", &[7; 300], b"last"]);
+        let expected = [&b"first"[..], &[7; 300], b"last"];
+        for at in 0..=stream.len() {
+            let (before, after) = stream.split_at(at);
+            let mut old = Deframer::default();
+            let mut datagrams = cut(&mut old, &[before]);
+            let mut new = Deframer::resume(old.rest().to_vec());
+            datagrams.extend(cut(&mut new, &[after]));
+            assert_eq!(datagrams, expected, "cut at {at}");
+        }
     }
 
     #[test]

@@ -7,10 +7,11 @@
 use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::OwnedFd;
 
 use bridge::FrameToRtpState;
 use rtc::Established;
-use rtc::sdp::{IceCredentials, TrackDescription};
+use rtc::sdp::{IceCredentials, TrackDescription, Transport};
 use serde::{Deserialize, Serialize};
 use sfu::{PublisherPosition, ViewerTrackPosition};
 use srtp::{InboundPosition, MasterKey, OutboundPosition, Profile, SetupError, UsedIndices};
@@ -72,6 +73,40 @@ impl HandedSession {
     pub fn key(&self) -> String {
         format!("{}/{}", self.app, self.stream)
     }
+
+    /// Whether its media goes over a TCP connection, without which it cannot go over.
+    pub fn is_by_tcp(&self) -> bool {
+        self.ice.path.transport == Transport::Tcp
+    }
+}
+
+/// The connection of a session by ICE-TCP. Its frames are those of RFC 4571.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HandedIceTcp {
+    /// Which session it is of.
+    pub session: SessionId,
+    /// What has come of a frame that is not whole.
+    #[serde(with = "serde_bytes")]
+    pub received: Vec<u8>,
+    /// What is to be written first: it may begin in the middle of a frame, and ends with a whole
+    /// one.
+    #[serde(with = "serde_bytes")]
+    pub unsent: Vec<u8>,
+}
+
+impl fmt::Debug for HandedIceTcp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HandedIceTcp").field("session", &self.session).finish_non_exhaustive()
+    }
+}
+
+/// That, and its socket.
+#[derive(Debug)]
+pub struct IceTcpSocket {
+    /// The connection.
+    pub connection: HandedIceTcp,
+    /// A copy of its descriptor.
+    pub socket: OwnedFd,
 }
 
 /// A bridge from frames to packets, whose publisher goes on.
@@ -107,6 +142,8 @@ pub type HandedSessions = Vec<Box<HandedSession>>;
 pub struct HandedOver {
     /// WebRTC sessions.
     pub sessions: HandedSessions,
+    /// Connections of those by ICE-TCP.
+    pub ice_tcp: Vec<IceTcpSocket>,
     /// Streams of `connections`.
     pub streams: Vec<HandedStream>,
     /// Bridges of streams whose publishers are among `connections`.
@@ -124,8 +161,9 @@ impl HandedOver {
 
     /// Adds what another worker has.
     pub fn extend(&mut self, other: Self) {
-        let Self { sessions, streams, bridges, connections } = other;
+        let Self { sessions, ice_tcp, streams, bridges, connections } = other;
         self.sessions.extend(sessions);
+        self.ice_tcp.extend(ice_tcp);
         self.streams.extend(streams);
         self.bridges.extend(bridges);
         self.connections.extend(connections);
@@ -134,13 +172,27 @@ impl HandedOver {
     /// Leaves out players whose bridge does not go over: they connect again.
     pub fn drop_players_without_bridge(&mut self) {
         let bridges: HashSet<_> = self.bridges.iter().map(HandedBridge::key).collect();
-        self.sessions.retain(|session| !session.is_bridged || bridges.contains(&session.key()));
+        self.keep_sessions(|session| !session.is_bridged || bridges.contains(&session.key()));
+    }
+
+    /// Leaves out sessions by ICE-TCP, for a release that knows nothing of their connections.
+    pub fn drop_sessions_by_tcp(&mut self) {
+        self.keep_sessions(|session| !session.is_by_tcp());
+    }
+
+    fn keep_sessions(&mut self, keeps: impl Fn(&HandedSession) -> bool) {
+        self.sessions.retain(|session| keeps(session));
+        let kept: HashSet<_> = self.sessions.iter().map(|session| session.id).collect();
+        self.ice_tcp.retain(|one| kept.contains(&one.connection.session));
     }
 
     /// Publishers, with their streams and bridges, and the others.
     pub fn split_publishers(self) -> (Self, Self) {
-        let (sessions, other_sessions) =
+        let (sessions, other_sessions): (HandedSessions, _) =
             self.sessions.into_iter().partition(|session| session.role == RtcRole::Publish);
+        let publishers: HashSet<_> = sessions.iter().map(|session| session.id).collect();
+        let is_publisher = |one: &IceTcpSocket| publishers.contains(&one.connection.session);
+        let (ice_tcp, other_ice_tcp) = self.ice_tcp.into_iter().partition(is_publisher);
         let (connections, other_connections): (Vec<HandedSocket>, _) =
             self.connections.into_iter().partition(|one| one.connection.media == HandedMedia::Publish);
         let home = |one: &HandedSocket| (one.connection.id.worker(), one.connection.key());
@@ -149,11 +201,12 @@ impl HandedOver {
         let (streams, other_streams) = self.streams.into_iter().partition(is_home);
         let others = Self {
             sessions: other_sessions,
+            ice_tcp: other_ice_tcp,
             streams: other_streams,
             bridges: Vec::new(),
             connections: other_connections,
         };
-        (Self { sessions, streams, bridges: self.bridges, connections }, others)
+        (Self { sessions, ice_tcp, streams, bridges: self.bridges, connections }, others)
     }
 }
 
@@ -365,6 +418,46 @@ pub(crate) mod tests {
             Some((1 << 48) - 1)
         );
         assert_eq!(arrived.srtp.sent().next().map(|of| of.rtcp_next), Some(5));
+    }
+
+    #[test]
+    fn sessions_by_tcp_go_over_with_their_connections_or_not_at_all() {
+        let path = Path::tcp("192.0.2.1:1".parse().expect("one"), "192.0.2.2:2".parse().expect("one"));
+        let one = |role, serial, path| {
+            let ice = Established { path, ..session().ice };
+            Box::new(HandedSession {
+                id: SessionId::new(0, serial),
+                role,
+                ice,
+                is_bridged: false,
+                ..session()
+            })
+        };
+        let socket = |serial| {
+            let (socket, _) = std::os::unix::net::UnixStream::pair().expect("a pair");
+            let session = SessionId::new(0, serial);
+            let connection = HandedIceTcp { session, received: vec![0], unsent: Vec::new() };
+            IceTcpSocket { connection, socket: socket.into() }
+        };
+        let by_udp = one(RtcRole::Play, 3, session().ice.path);
+        let all = || HandedOver {
+            sessions: vec![one(RtcRole::Play, 1, path), one(RtcRole::Publish, 2, path), by_udp.clone()],
+            ice_tcp: vec![socket(1), socket(2)],
+            ..HandedOver::default()
+        };
+        let of = |handed: &HandedOver| -> Vec<_> {
+            handed.ice_tcp.iter().map(|one| one.connection.session).collect()
+        };
+        let (publishers, others) = all().split_publishers();
+        assert_eq!(publishers.ids().collect::<Vec<_>>(), of(&publishers));
+        assert_eq!((of(&publishers), of(&others)), (vec![SessionId::new(0, 2)], vec![SessionId::new(0, 1)]));
+        let mut handed = all();
+        handed.sessions[0].is_bridged = true;
+        handed.drop_players_without_bridge();
+        assert_eq!((handed.sessions.len(), of(&handed)), (2, vec![SessionId::new(0, 2)]));
+        let mut handed = all();
+        handed.drop_sessions_by_tcp();
+        assert_eq!((handed.sessions, handed.ice_tcp.len()), (vec![by_udp.clone()], 0));
     }
 
     #[test]

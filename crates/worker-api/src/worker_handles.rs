@@ -245,6 +245,12 @@ impl WorkerHandles {
                 None => lost(session.id),
             }
         }
+        for one in handed.ice_tcp {
+            // If its worker is gone, so is its session.
+            if let Some(of_worker) = of_workers.get_mut(one.connection.session.worker()) {
+                of_worker.ice_tcp.push(one);
+            }
+        }
         for connection in handed.connections {
             let id = connection.connection.id;
             match of_workers.get_mut(id.worker()) {

@@ -9,12 +9,14 @@
 //! other closes its copy, and says nothing to the peer. WebRTC sessions are in `packets/hand_over.rs`.
 
 use std::collections::BTreeSet;
+use std::os::fd::OwnedFd;
 use std::time::Instant;
 
 use crate::event_loop::Worker;
 use crate::frames::hand_over::HandedStreams;
 use crate::frames::stream::Format;
 use crate::ids::{ConnId, FrameStreamId};
+use crate::net::TcpSocket;
 use crate::proto::connections::Connections;
 use crate::proto::session::{HookAnswer, Media, Session, State};
 use worker_api::EndReason;
@@ -22,46 +24,76 @@ use worker_api::hand_over::HandedOver;
 use worker_api::handed_connection::{HandedConnection, HandedMedia, HandedProtocol, HandedSocket};
 use worker_api::snapshot::SessionId;
 
-/// Most bytes that all players of a worker take along: they are in memory twice, and media waits meanwhile.
-/// Who comes behind that goes on at a key frame, or connects again if it is in the middle of a message.
+/// Most bytes that all players of a worker take along: they are in memory twice, and media waits
+/// meanwhile. Who comes behind that goes on at a key frame, or connects again if it is in the
+/// middle of a message, or has WebRTC by TCP.
 const PENDING_BYTES_MAX: u64 = 64 << 20;
+
+/// What is handed over, as it comes together.
+#[derive(Debug)]
+pub(crate) struct HandOver {
+    pub(crate) handed: HandedOver,
+    /// Bytes that players may still take along.
+    room: u64,
+    /// Connections that stay because each has two descriptors for this moment.
+    without_descriptor: usize,
+}
+
+impl HandOver {
+    pub(crate) fn new() -> Self {
+        Self { handed: HandedOver::default(), room: PENDING_BYTES_MAX, without_descriptor: 0 }
+    }
+
+    /// A copy of the socket of a connection that takes so many bytes along.
+    pub(crate) fn duplicate(&mut self, socket: &TcpSocket, pending: usize) -> Option<OwnedFd> {
+        match socket.duplicate() {
+            Ok(duplicate) => {
+                self.room = self.room.saturating_sub(pending as u64);
+                Some(duplicate)
+            }
+            Err(_) => {
+                self.without_descriptor += 1;
+                None
+            }
+        }
+    }
+
+    /// Bytes that players may still take along.
+    pub(crate) fn room(&self) -> u64 {
+        self.room
+    }
+}
 
 impl Worker {
     /// What another process needs of the sessions that it can have. Nothing is sent to them from now on.
     pub(crate) fn hand_over(&mut self) -> HandedOver {
-        let sessions = self.packets.hand_over(&mut self.ctx);
+        let mut over = HandOver::new();
+        self.packets.hand_over(&mut self.ctx, &mut over);
         self.connections.is_decided = false;
-        let mut handed = HandedOver { sessions, ..HandedOver::default() };
         let mut streams = BTreeSet::new();
-        let (mut room, mut without_descriptor) = (PENDING_BYTES_MAX, 0);
         for conn in self.connections.sessions.ids() {
             if self.connections.sessions.get(conn).is_some_and(Session::can_go_over) {
                 // All that its socket takes: the less has to go over.
                 self.write(conn);
             }
-            let Some((stream, connection)) = self.handed_connection(conn, room) else { continue };
+            let Some((stream, connection)) = self.handed_connection(conn, over.room()) else { continue };
             let session = &mut self.connections.sessions[conn];
             let Some(socket) = session.connection.as_ref().map(|connection| connection.socket()) else {
                 continue;
             };
-            let duplicate = match socket.duplicate() {
-                Ok(duplicate) => duplicate,
-                Err(_) => {
-                    without_descriptor += 1;
-                    continue;
-                }
-            };
-            room = room.saturating_sub(connection.pending.len() as u64);
+            let Some(duplicate) = over.duplicate(socket, connection.pending.len()) else { continue };
             self.ctx.events.remove(socket);
             session.is_handed_over = true;
             streams.insert(stream);
             if connection.media == HandedMedia::Publish {
-                handed.bridges.extend(self.handed_bridge(stream));
+                over.handed.bridges.extend(self.handed_bridge(stream));
             }
-            handed.connections.push(HandedSocket { connection: Box::new(connection), socket: duplicate });
+            over.handed
+                .connections
+                .push(HandedSocket { connection: Box::new(connection), socket: duplicate });
         }
+        let HandOver { mut handed, without_descriptor, .. } = over;
         if without_descriptor > 0 {
-            // Each has two for this moment.
             tracing::warn!(
                 connections = without_descriptor,
                 "not handed over: too few file descriptors (ulimit -n)"

@@ -1,6 +1,7 @@
 //! WebRTC sessions that another process hands over: taken here, and gone on with when that one sends nothing
 //! to them any more.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rtc::{Peer, Timeouts};
@@ -10,7 +11,7 @@ use crate::packets::inputs;
 use crate::packets::session::{Session, SessionPublication, Subscription, Transport};
 use crate::registry::{Lane, Origin, Published, PublishedTracks};
 use worker_api::auth::Action;
-use worker_api::hand_over::{HandedSession, HandedSessions};
+use worker_api::hand_over::{HandedSession, HandedSessions, IceTcpSocket};
 use worker_api::hooks::{Admission, Asker, HandedAdmission, Hooks};
 use worker_api::rtc::RtcRole;
 use worker_api::snapshot::{Protocol, SessionId};
@@ -29,12 +30,18 @@ impl Worker {
         self.packets.freeze();
     }
 
-    /// Takes sessions of another process. Those that it has.
-    pub(crate) fn resume_sessions(&mut self, sessions: HandedSessions) -> Vec<SessionId> {
+    /// Takes sessions of another process, and connections of those by ICE-TCP. Those that it has.
+    pub(crate) fn resume_sessions(
+        &mut self,
+        sessions: HandedSessions,
+        ice_tcp: Vec<IceTcpSocket>,
+    ) -> Vec<SessionId> {
         let mut resumed = Vec::new();
+        let mut connections: HashMap<_, _> =
+            ice_tcp.into_iter().map(|one| (one.connection.session, one)).collect();
         for session in sessions {
             let id = session.id;
-            match self.resume_session(&session) {
+            match self.resume_session(&session, connections.remove(&id)) {
                 Ok(()) => resumed.push(id),
                 Err(reason) => tracing::warn!(session = %id, reason, "session lost in the upgrade"),
             }
@@ -43,10 +50,18 @@ impl Worker {
         resumed
     }
 
-    fn resume_session(&mut self, handed: &HandedSession) -> Result<(), &'static str> {
+    fn resume_session(
+        &mut self,
+        handed: &HandedSession,
+        connection: Option<IceTcpSocket>,
+    ) -> Result<(), &'static str> {
         let (app, name, role) = (handed.app.as_str(), handed.stream.as_str(), handed.role);
         let key = format!("{app}/{name}");
-        if !self.packets.has_port(handed.ice.path.local) {
+        if handed.is_by_tcp() {
+            if connection.is_none() {
+                return Err("its connection did not come");
+            }
+        } else if !self.packets.has_port(handed.ice.path.local) {
             return Err("its port is not one of this worker any more");
         }
         let is_as_it_was = match role {
@@ -131,7 +146,7 @@ impl Worker {
                 self.packets.insert(&mut self.ctx, session)
             }
         };
-        self.packets.resume(&mut self.ctx, peer, handed)?;
+        self.packets.resume(&mut self.ctx, peer, handed, connection)?;
         tracing::info!(session = %handed.id, stream = key, ?role, "session taken over");
         Ok(())
     }

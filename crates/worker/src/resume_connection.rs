@@ -20,7 +20,7 @@ use worker_api::snapshot::{Protocol, Role, SessionId};
 impl Worker {
     /// Takes sessions of another process. Those that it has.
     pub(crate) fn resume(&mut self, handed: HandedOver) -> Vec<SessionId> {
-        let mut resumed = self.resume_sessions(handed.sessions);
+        let mut resumed = self.resume_sessions(handed.sessions, handed.ice_tcp);
         self.bridges.handed.extend(handed.bridges.into_iter().map(|bridge| (bridge.key(), bridge)));
         self.frames.handed.waiting.extend(handed.streams.into_iter().map(|stream| (stream.key(), stream)));
         for HandedSocket { connection, socket } in handed.connections {

@@ -4,8 +4,9 @@
 //! old ─▶ Sockets    what listens, with the sockets
 //! new ─▶ Prepared   configuration read, all addresses there, threads not started
 //! old ─▶ Session    one that goes over, and Url
+//! old ─▶ IceTcp     the connection of one by ICE-TCP, with its socket, from version 5 on
 //! old ─▶ Stream     one of TCP connections; Connection: one of these, with its socket
-//! old ─▶ Bridge     one of a stream to packets, from version 4 on
+//! old ─▶ Bridge     one of a stream to packets
 //! old ─▶ Go         the old one accepts nobody any more
 //! new ─▶ Resumed    the sessions and connections that it has
 //! new ─▶ Serving    it accepts, and goes on with them once it is said that they are its own
@@ -23,9 +24,9 @@ use worker_api::snapshot::SessionId;
 use worker_api::sockets::SocketPlace;
 
 /// The version of these messages that this release speaks. It understands the one before, too.
-pub(super) const VERSION: u32 = 4;
-/// From this version on bridges go over, and WebRTC players of what comes as frames.
-pub(super) const WITH_BRIDGES: u32 = 4;
+pub(super) const VERSION: u32 = 5;
+/// From this version on connections of ICE-TCP go over, and the WebRTC sessions that use them.
+pub(super) const WITH_ICE_TCP: u32 = 5;
 
 /// What the old server says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -34,6 +35,8 @@ pub(super) enum ToNew {
     Sockets(Sockets),
     /// A WebRTC session, as a message of its own: one that cannot be read is lost alone.
     Session(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// The connection of one by ICE-TCP. Its socket goes with the message.
+    IceTcp(#[serde(with = "serde_bytes")] Vec<u8>),
     /// The URL of one.
     Url(#[serde(with = "serde_bytes")] Vec<u8>),
     /// A stream of connections.

@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use serde::de::DeserializeOwned;
-use worker_api::hand_over::{HandedOver, HandedUrl};
+use worker_api::hand_over::{HandedOver, HandedUrl, IceTcpSocket};
 use worker_api::handed_connection::HandedSocket;
 use worker_api::snapshot::SessionId;
 use worker_api::sockets::BoundSocket;
@@ -127,6 +127,11 @@ impl Predecessor {
             match self.channel.receive(GO_TIMEOUT) {
                 Ok((ToNew::Session(bytes), _)) => {
                     self.sessions.sessions.extend(read(&bytes).map(Box::new));
+                }
+                Ok((ToNew::IceTcp(bytes), sockets)) => {
+                    let both = read(&bytes).zip(sockets.into_iter().next());
+                    let connections = both.map(|(connection, socket)| IceTcpSocket { connection, socket });
+                    self.sessions.ice_tcp.extend(connections);
                 }
                 Ok((ToNew::Stream(bytes), _)) => self.sessions.streams.extend(read(&bytes)),
                 Ok((ToNew::Bridge(bytes), _)) => self.sessions.bridges.extend(read(&bytes)),

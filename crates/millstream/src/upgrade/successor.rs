@@ -7,14 +7,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 use serde::Serialize;
-use worker_api::hand_over::{HandedOver, HandedUrl};
+use worker_api::hand_over::{HandedOver, HandedUrl, IceTcpSocket};
 use worker_api::handed_connection::HandedSocket;
 use worker_api::snapshot::SessionId;
 use worker_api::sockets::BoundSocket;
 
 use super::ENVIRONMENT;
 use super::channel::{BYTES_MAX, Channel, is_gone};
-use super::messages::{Sockets, ToNew, ToOld, VERSION, WITH_BRIDGES, understands};
+use super::messages::{Sockets, ToNew, ToOld, VERSION, WITH_ICE_TCP, understands};
 
 /// How long the new server may take until it is prepared: it asks hooks, key sets and name servers.
 const PREPARE_TIMEOUT: Duration = Duration::from_secs(60);
@@ -105,9 +105,9 @@ impl Successor {
         &self.release
     }
 
-    /// Whether bridges go over to it, which a release of version 3 knows nothing of.
-    pub(crate) fn takes_bridges(&self) -> bool {
-        self.version >= WITH_BRIDGES
+    /// Whether sessions by ICE-TCP go over to it, which a release of version 4 knows nothing of.
+    pub(crate) fn takes_ice_tcp(&self) -> bool {
+        self.version >= WITH_ICE_TCP
     }
 
     /// Has it serve, and take these sessions; blocks. Answers with those that it has, in ascending order: it
@@ -139,6 +139,9 @@ impl Successor {
     fn send_sessions(&mut self, handed: &HandedOver, urls: &[HandedUrl]) -> io::Result<()> {
         for session in &handed.sessions {
             self.send_one(session, ToNew::Session, &[])?;
+        }
+        for IceTcpSocket { connection, socket } in &handed.ice_tcp {
+            self.send_one(connection, ToNew::IceTcp, &[socket.as_fd()])?;
         }
         for url in urls {
             self.send_one(url, ToNew::Url, &[])?;
@@ -277,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn one_of_the_version_before_takes_no_bridges_and_goes_on_after_this_one() {
+    fn one_of_the_version_before_takes_no_sessions_by_tcp_and_goes_on_after_this_one() {
         // What it hears next is that it is to serve.
         let go = rmp_serde::to_vec_named(&ToNew::Go).expect("written");
         let check =
@@ -289,7 +292,7 @@ mod tests {
         );
         let mut new =
             started(&format!("{}{serving}exec sleep 600", prepared(VERSION - 1))).expect("prepared");
-        assert!(!new.takes_bridges());
+        assert!(!new.takes_ice_tcp());
         assert_eq!(new.go(&HandedOver::default(), &[]), Ok(vec![SessionId::new(0, 1), SessionId::new(1, 2)]));
         new.let_go(Vec::new()).expect("said");
         new.finished();

@@ -145,6 +145,7 @@ mod two_workers;
 mod upgrade;
 mod upgrade_bridged;
 mod upgrade_connections;
+mod upgrade_ice_tcp;
 mod vod;
 mod webrtc_clients;
 mod websocket_flv;

@@ -1,23 +1,15 @@
 //! All workers share one port (`rtc.single_port`): sessions of each connect there by UDP and by TCP, go on
 //! when their address leads to another worker, and strangers change nothing.
 
-#![expect(clippy::disallowed_methods, reason = "clients in real time of a server in real time")]
-
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::time::{Duration, Instant};
+use std::net::{SocketAddr, UdpSocket};
 
 use crate::common::rtc::{Client, Options, counter, exchange, start_flow};
 use crate::common::server::Server;
+use crate::common::tcp_relay::{TcpRelay, candidates};
 use crate::common::{TIMEOUT, eventually};
-use rtc::demux::{self, Kind};
-use rtc::dtls::Config;
 use rtc::sdp::{Direction, Transport};
-use rtc::tcp_framing::{Deframer, frame_header};
-use rtc::{LocalAddress, Path, Peer, PeerConfig, Side, Timeouts};
 use rtc_test::stun::{Check, SUCCESS, transaction};
-use srtp::InboundContext;
 
 /// Datagrams come to a worker by the hash of their address alone.
 fn server(workers: u32) -> Server {
@@ -27,12 +19,6 @@ fn server(workers: u32) -> Server {
 /// The kernel has a table of addresses besides, where it lets us: not without rights, which the log says.
 fn server_with_table(workers: u32) -> Server {
     Server::start_workers(workers, "[rtc]\nsingle_port = true\n")
-}
-
-/// Addresses of the answer's candidates by a transport.
-fn candidates(client: &Client, transport: Transport) -> Vec<SocketAddr> {
-    let all = client.answer.remote.candidates.iter();
-    all.filter(|candidate| candidate.transport == transport).map(|candidate| candidate.address).collect()
 }
 
 /// The workers of a stream's sessions.
@@ -131,91 +117,16 @@ fn with_a_table_in_the_kernel_nothing_crosses_once_sessions_are_connected() {
     assert_eq!(counter(&server, "passed_on_dropped_datagrams"), 0);
 }
 
-/// Everything by one TCP connection: what a viewer without UDP does.
-struct TcpViewer {
-    peer: Peer,
-    path: Path,
-    socket: TcpStream,
-    deframer: Deframer,
-    inbound: Option<InboundContext>,
-    media: usize,
-}
-
-impl TcpViewer {
-    fn new(client: &Client) -> Self {
-        let at = candidates(client, Transport::Tcp)[0];
-        let socket = TcpStream::connect(at).expect("a connection");
-        socket.set_read_timeout(Some(Duration::from_millis(5))).expect("a socket option");
-        let local = socket.local_addr().expect("its address");
-        let remote_candidates = client.answer.remote.candidates.iter();
-        let config = PeerConfig {
-            side: Side::Full,
-            local_ice: client.offer.ice.clone(),
-            remote_ice: client.answer.remote.ice.clone(),
-            local_addresses: vec![LocalAddress { transport: Transport::Tcp, address: local }],
-            remote_candidates: remote_candidates
-                .filter(|it| it.transport == Transport::Tcp)
-                .cloned()
-                .collect(),
-            dtls: Config::new(rtc_test::certificate(), client.answer.remote.fingerprints.clone()),
-            dtls_role: client.answer.remote.setup.offerer_role(),
-            timeouts: Timeouts::default(),
-        };
-        let peer = Peer::new(config, Instant::now()).expect("a peer");
-        let path = Path::tcp(local, at);
-        Self { peer, path, socket, deframer: Deframer::default(), inbound: None, media: 0 }
-    }
-
-    fn turn(&mut self) {
-        self.peer.handle_timeout(Instant::now());
-        let mut bytes = [0; 1 << 16];
-        if let Ok(len) = self.socket.read(&mut bytes) {
-            self.deframer.push(&bytes[..len]);
-        }
-        while let Ok(Some(datagram)) = self.deframer.pop() {
-            match demux::classify(datagram) {
-                Kind::Stun | Kind::Dtls => {
-                    let _ = self.peer.handle_signal(Instant::now(), self.path, datagram);
-                }
-                Kind::Rtp => {
-                    let inbound = self.inbound.as_mut();
-                    self.media += usize::from(inbound.is_some_and(|it| it.unprotect_rtp(datagram).is_ok()));
-                }
-                _ => {}
-            }
-        }
-        while let Some(event) = self.peer.poll_event() {
-            if let rtc::Event::Connected(keys) = event {
-                self.inbound =
-                    Some(InboundContext::new(&srtp::Config::default(), &[keys.inbound]).expect("keys"));
-            }
-        }
-        while let Some(transmit) = self.peer.poll_transmit() {
-            let framed = [&frame_header(transmit.bytes.len())[..], &transmit.bytes].concat();
-            self.socket.write_all(&framed).expect("room");
-        }
-    }
-}
-
 #[test]
 fn ice_tcp_connections_find_the_worker_of_their_session() {
     let server = server(2);
     let mut publisher = Client::publish(&server, "live/a");
     // The kernel deals connections out: half of them to the wrong worker.
     for number in 0..8 {
-        let options = Options::default();
-        let signalled = Client::open(&server, "/whep/live/a", Direction::Receive, &options);
-        let mut viewer = TcpViewer::new(&signalled);
-        let deadline = Instant::now() + TIMEOUT;
-        let mut audio = number * 1_000;
-        while viewer.media < 10 {
-            assert!(Instant::now() < deadline, "viewer {number} has {} packets", viewer.media);
-            publisher.turn();
-            publisher.send_audio(audio);
-            audio += 1;
-            viewer.turn();
-        }
-        assert_eq!(signalled.delete(), 200);
+        let (mut viewer, _relay) = TcpRelay::connect(&server, "/whep/live/a", Direction::Receive);
+        start_flow(&mut publisher, &mut viewer, number * 1_000);
+        exchange(&mut publisher, &mut viewer, number * 1_000 + 500..number * 1_000 + 510);
+        assert_eq!(viewer.delete(), 200);
     }
     // Datagrams of the publisher count as well, but not before there is a viewer: checks come straight.
     assert!(counter(&server, "passed_on_datagrams") > 0);

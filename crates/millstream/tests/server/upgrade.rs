@@ -203,19 +203,22 @@ fn a_socket_that_a_supervisor_has_bound_is_served() {
 }
 
 /// A publisher by WHIP and its viewers by WHEP, and what has been sent.
-struct Call {
-    publisher: Client,
-    viewers: Vec<Client>,
-    next: u32,
+pub(crate) struct Call {
+    pub(crate) publisher: Client,
+    pub(crate) viewers: Vec<Client>,
+    pub(crate) next: u32,
     /// Of each viewer, all that it has got of audio and of video: sequence number, and number in the payload.
     got: Vec<[Vec<(u16, u32)>; 2]>,
 }
 
 impl Call {
-    /// With a viewer for each worker.
     fn begin(server: &Server, viewers: usize) -> Self {
         let publisher = Client::publish(server, "live/call");
-        let viewers: Vec<_> = (0..viewers).map(|_| Client::play(server, "live/call")).collect();
+        Self::of(publisher, (0..viewers).map(|_| Client::play(server, "live/call")).collect())
+    }
+
+    /// Of clients that are connected.
+    pub(crate) fn of(publisher: Client, viewers: Vec<Client>) -> Self {
         let got = viewers.iter().map(|_| Default::default()).collect();
         let mut call = Self { publisher, viewers, next: 0, got };
         eventually("all viewers have both tracks", || {
@@ -254,7 +257,7 @@ impl Call {
     }
 
     /// Sends no key frame until `is_over`, and then some more.
-    fn go_on_until(&mut self, mut is_over: impl FnMut() -> bool) {
+    pub(crate) fn go_on_until(&mut self, mut is_over: impl FnMut() -> bool) {
         while !is_over() {
             self.send(false);
         }
@@ -268,7 +271,7 @@ impl Call {
     }
 
     /// Every viewer has had each packet once, under numbers without a gap, since it began.
-    fn assert_whole(&self) {
+    pub(crate) fn assert_whole(&self) {
         for (viewer, got) in self.viewers.iter().zip(&self.got) {
             assert_eq!((viewer.bad, viewer.closed), (0, false));
             for got in got {
@@ -296,10 +299,14 @@ fn webrtc_sessions_go_on_at_a_port_that_workers_share() {
 }
 
 fn go_on_over_two_upgrades(config: &str) {
-    let mut server = Server::spawn_workers(2, config);
-    let mut call = Call::begin(&server, 2);
+    let server = Server::spawn_workers(2, config);
+    let call = Call::begin(&server, 2);
     let homes: Vec<_> = server.sessions("role=player").iter().map(|one| one["worker"].clone()).collect();
     assert_ne!(homes[0], homes[1], "each worker has a viewer");
+    call_goes_on_over_two_upgrades(server, call);
+}
+
+pub(crate) fn call_goes_on_over_two_upgrades(mut server: Server, mut call: Call) {
     let first = std::thread::scope(|scope| {
         let upgraded = scope.spawn(|| upgrade(&mut server));
         call.go_on_until(|| upgraded.is_finished());
@@ -345,10 +352,14 @@ fn the_end_of_a_session_that_goes_over_is_reported_once() {
 #[test]
 fn webrtc_sessions_go_on_when_no_process_takes_over() {
     let server = Server::spawn_workers(2, "");
-    let mut call = Call::begin(&server, 2);
+    let call = Call::begin(&server, 2);
+    call_goes_on_when_no_process_takes_over(&server, call);
+}
+
+pub(crate) fn call_goes_on_when_no_process_takes_over(server: &Server, mut call: Call) {
     fs::write(server.dir.path().join("millstream.toml"), "[no_such_section]\n").expect("written");
     std::thread::scope(|scope| {
-        let asked = scope.spawn(|| ask(&server).status);
+        let asked = scope.spawn(|| ask(server).status);
         call.go_on_until(|| asked.is_finished());
         assert_eq!(asked.join().expect("answered"), 409);
     });
@@ -413,10 +424,15 @@ pub(crate) fn assert_not_taken_over(server: &Server) {
 #[test]
 fn webrtc_sessions_go_on_when_the_other_process_ends_in_the_middle() {
     let (program, server) = StandIn::serve(4, 2);
-    let mut call = Call::begin(&server, 2);
+    let call = Call::begin(&server, 2);
+    call_goes_on_when_the_other_process_ends(&program, &server, call);
+}
+
+pub(crate) fn call_goes_on_when_the_other_process_ends(program: &StandIn, server: &Server, mut call: Call) {
+    let viewers = call.viewers.len();
     let mut fails = || {
         std::thread::scope(|scope| {
-            let asked = scope.spawn(|| assert_not_taken_over(&server));
+            let asked = scope.spawn(|| assert_not_taken_over(server));
             call.go_on_until(|| asked.is_finished());
             asked.join().expect("answered");
         });
@@ -424,7 +440,7 @@ fn webrtc_sessions_go_on_when_the_other_process_ends_in_the_middle() {
     };
     fails();
     let sessions = server.sessions("");
-    assert_eq!(sessions.len(), 3);
+    assert_eq!(sessions.len(), 1 + viewers);
     program.says_that_it_has(&sessions);
     fails();
     assert!(call.viewers.iter().all(|viewer| viewer.delete() == 200));

@@ -230,7 +230,7 @@ fn connections_go_on_when_no_process_takes_over() {
 /// that it has them.
 #[test]
 fn connections_go_on_when_the_other_process_ends_in_the_middle() {
-    let (program, server) = StandIn::serve(3, 2);
+    let (program, server) = StandIn::serve(4, 2);
     let mut publisher = Publisher::begin(&server);
     let mut viewers = Viewer::begin(&server, 6);
     play_on(&mut publisher, &mut viewers, || assert_not_taken_over(&server));

@@ -3,6 +3,9 @@
 //! A connection belongs to nobody until an authentic check has come over it. What a peer does not read is
 //! dropped like a datagram that found no room, whole frames at a time; the connection and everybody else's
 //! media go on.
+//!
+//! A connection may go on in another process, as its session does (`packets/hand_over.rs`): until
+//! it is decided which of the two has it, neither reads or writes it.
 
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
@@ -43,9 +46,11 @@ pub(crate) struct TcpPeer {
     opened_ms: u64,
     /// Bytes read before it was claimed.
     unclaimed_bytes: usize,
+    /// Another process has it, or it is not decided yet which one has it: it is in no event queue.
+    pub(crate) is_handed_over: bool,
     /// There is something new to be written.
     pub(crate) dirty: bool,
-    /// It is in the list of connections to read next turn.
+    /// It is in the list of connections to read when input is next.
     pub(crate) reads_again: bool,
 }
 
@@ -83,9 +88,40 @@ impl TcpPeers {
             taken: 0,
             opened_ms: now_ms,
             unclaimed_bytes: 0,
+            is_handed_over: false,
             dirty: false,
             reads_again: false,
         }))
+    }
+
+    /// A connection of a session of another process, which has [`received`](TcpPeer::deframer) a
+    /// part of a frame and not sent all: handed over until it is decided that it goes on here.
+    pub(crate) fn resume(
+        &mut self,
+        socket: TcpSocket,
+        (path, session): (Path, PeerId),
+        (received, unsent): (Vec<u8>, Vec<u8>),
+    ) -> IceTcpId {
+        self.slab.insert(TcpPeer {
+            socket,
+            path,
+            session: Some(session),
+            deframer: Deframer::resume(received),
+            waiting: unsent,
+            written: 0,
+            taken: 0,
+            opened_ms: 0,
+            unclaimed_bytes: 0,
+            is_handed_over: true,
+            dirty: false,
+            reads_again: false,
+        })
+    }
+
+    /// Connections that are handed over, of sessions of which `goes_on` is true.
+    pub(crate) fn handed_over(&self, goes_on: impl Fn(PeerId) -> bool) -> Vec<IceTcpId> {
+        let goes_on = |peer: &TcpPeer| peer.is_handed_over && peer.session.is_some_and(&goes_on);
+        self.slab.iter().filter(|(_, peer)| goes_on(peer)).map(|(id, _)| id).collect()
     }
 
     /// The id that the next connection will get.
@@ -131,12 +167,12 @@ impl TcpPeers {
 
     /// Bytes that wait in connections of sessions: id of the session, bytes.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = (PeerId, usize)> + '_ {
-        self.slab.iter().filter_map(|(_, peer)| Some((peer.session?, peer.waiting.len() - peer.written)))
+        self.slab.iter().filter_map(|(_, peer)| Some((peer.session?, peer.unsent().len())))
     }
 
     /// Bytes that wait for a connection's socket, and that it has taken in all.
     pub(crate) fn backlog(&self, id: IceTcpId) -> Option<(usize, u64)> {
-        self.slab.get(id).map(|peer| (peer.waiting.len() - peer.written, peer.taken))
+        self.slab.get(id).map(|peer| (peer.unsent().len(), peer.taken))
     }
 
     /// Connections of a session.
@@ -166,12 +202,13 @@ impl TcpPeers {
         len_max: usize,
         write: impl FnOnce(&mut [u8]) -> Option<usize>,
     ) -> Option<usize> {
-        let Some(peer) = self.slab.get_mut(id).filter(|peer| peer.path == *path) else {
+        let peer = self.slab.get_mut(id).filter(|peer| peer.path == *path && !peer.is_handed_over);
+        let Some(peer) = peer else {
             self.dropped += 1;
-            tracing::trace!(?id, "datagram dropped: its connection is closed");
+            tracing::trace!(?id, "datagram dropped: its connection is closed, or another process has it");
             return None;
         };
-        if peer.waiting.len() - peer.written + len_max > WAITING_BYTES_MAX {
+        if peer.unsent().len() + len_max > WAITING_BYTES_MAX {
             self.dropped += 1;
             tracing::trace!(?id, "datagram dropped: the peer does not read its connection");
             return None;
@@ -208,8 +245,16 @@ impl TcpPeers {
 }
 
 impl TcpPeer {
+    /// What waits for the socket: it may begin in the middle of a frame.
+    pub(crate) fn unsent(&self) -> &[u8] {
+        &self.waiting[self.written..]
+    }
+
     /// Writes as much as the socket takes.
     pub(crate) fn write(&mut self) -> io::Result<()> {
+        if self.is_handed_over {
+            return Ok(());
+        }
         while self.written < self.waiting.len() {
             match self.socket.write(&self.waiting[self.written..]) {
                 Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
@@ -237,6 +282,9 @@ impl TcpPeer {
     /// Reads once; says how many bytes came, 0 at the end. One that nobody has claimed is an error once it
     /// has sent more than checks take.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.is_handed_over {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
         let most = if self.session.is_some() { 16 * FRAME_BYTES_MAX } else { FRAME_BYTES_MAX };
         let most = buffer.len().min(most);
         let count = self.socket.read(&mut buffer[..most])?;
@@ -304,7 +352,7 @@ mod tests {
         let mut bytes = vec![0; taken * (datagram.len() + 2)];
         std::thread::scope(|scope| {
             scope.spawn(|| client.read_exact(&mut bytes).unwrap());
-            while peers.get(id).unwrap().written < peers.get(id).unwrap().waiting.len() {
+            while !peers.get(id).unwrap().unsent().is_empty() {
                 peers.get_mut(id).unwrap().write().unwrap();
             }
         });

@@ -4,26 +4,29 @@
 //! old: hand_over ─▶ frozen ─▶ let_go: those that the other has are silent, the others go on
 //! new: freeze ─▶ Worker::resume_session ─▶ resume ─▶ go_on, when the old one has let go
 //! ```
-//! A session that was said and is not decided about is [handed over](Session::is_handed_over) in both
-//! processes, and neither sends anything to it: an index of SRTP is used by one of the two only.
+//! A session that was said and is not decided about is [handed over](Session::is_handed_over) in
+//! both processes, and neither sends anything to it: an index of SRTP is used by one of the two
+//! only. So is the connection of one by ICE-TCP, with what has come of a frame and what its socket
+//! has not taken.
 
 use std::net::SocketAddr;
 
 use rtc::SrtpKeys;
-use rtc::sdp::Transport;
 use sfu::Pacer;
 use srtp::{InboundContext, OutboundContext};
 
 use super::Packets;
 use super::inputs;
-use super::session::{SendTransport, Session, State};
+use super::session::{Route, SendTransport, Session, State};
 use crate::context::Context;
+use crate::hand_over::HandOver;
 use crate::ids::PeerId;
+use crate::net::{Interest, TcpSocket, Token};
 use crate::registry::Published;
 use crate::stats::columns::packets_reference;
 use worker_api::EndReason;
 use worker_api::columns::NO_STREAM;
-use worker_api::hand_over::{HandedSession, HandedSessions, HandedSrtp};
+use worker_api::hand_over::{HandedIceTcp, HandedSession, HandedSrtp, IceTcpSocket};
 use worker_api::rtc::{RtcNotice, RtcRole};
 use worker_api::snapshot::SessionId;
 
@@ -31,8 +34,9 @@ use worker_api::snapshot::SessionId;
 const TURNS_MAX: usize = 64;
 
 impl Packets {
-    /// What another process needs of the sessions that it can have. Nothing is sent from now on.
-    pub(crate) fn hand_over(&mut self, ctx: &mut Context) -> HandedSessions {
+    /// Says what another process needs of the sessions that it can have. Nothing is sent from now
+    /// on.
+    pub(crate) fn hand_over(&mut self, ctx: &mut Context, over: &mut HandOver) {
         self.forward(ctx);
         for _ in 0..TURNS_MAX {
             if !self.has_video_to_send() {
@@ -42,18 +46,43 @@ impl Packets {
             self.flush(ctx);
         }
         self.flush(ctx);
-        let mut handed = Vec::new();
         for peer in self.sessions.ids() {
-            if let Some(session) = self.handed(ctx, peer) {
-                handed.push(Box::new(session));
-                self.sessions[peer].is_handed_over = true;
-                if let Some(transport) = self.transports.get_mut(peer) {
-                    transport.paused = true;
-                }
+            let Some(session) = self.handed(ctx, peer) else { continue };
+            if session.is_by_tcp() {
+                let Some(connection) = self.hand_over_connection(ctx, peer, &session, over) else { continue };
+                over.handed.ice_tcp.push(connection);
+            }
+            over.handed.sessions.push(Box::new(session));
+            self.sessions[peer].is_handed_over = true;
+            if let Some(transport) = self.transports.get_mut(peer) {
+                transport.paused = true;
             }
         }
         self.is_frozen = true;
-        handed
+    }
+
+    /// The connection that a session's media goes over; neither process reads or writes it from now
+    /// on. `None` if it has ended, or cannot go over.
+    fn hand_over_connection(
+        &mut self,
+        ctx: &Context,
+        peer: PeerId,
+        handed: &HandedSession,
+        over: &mut HandOver,
+    ) -> Option<IceTcpSocket> {
+        let Route::Tcp { connection, path } = self.transports.get(peer)?.route else { return None };
+        let tcp = self.sockets.tcp.get_mut(connection).filter(|tcp| tcp.path == path)?;
+        // All that its socket takes: the less has to go over. One that is broken ends here, when it
+        // is read.
+        tcp.write().ok()?;
+        if path != handed.ice.path || tcp.unsent().len() as u64 > over.room() {
+            return None;
+        }
+        let socket = over.duplicate(&tcp.socket, tcp.unsent().len())?;
+        ctx.events.remove(&tcp.socket);
+        tcp.is_handed_over = true;
+        let (received, unsent) = (tcp.deframer.rest().to_vec(), tcp.unsent().to_vec());
+        Some(IceTcpSocket { connection: HandedIceTcp { session: handed.id, received, unsent }, socket })
     }
 
     fn handed(&self, ctx: &Context, peer: PeerId) -> Option<HandedSession> {
@@ -71,7 +100,7 @@ impl Packets {
             Published::Nobody => return None,
         };
         let is_of_client = !stream.is_sent_on && published.source.is_some();
-        if ice.path.transport != Transport::Udp || !is_of_client {
+        if !is_of_client {
             return None;
         }
         let (publication, subscription) = (session.publications.first(), session.subscriptions.first());
@@ -173,6 +202,17 @@ impl Packets {
                 to_end.extend(session.ends_with.take().map(|reason| (session.id, reason)));
             }
         }
+        let sessions = &self.sessions;
+        let goes_on = |peer| sessions.get(peer).is_some_and(|session| !session.is_handed_over);
+        for connection in self.sockets.tcp.handed_over(goes_on) {
+            let Some(tcp) = self.sockets.tcp.get_mut(connection) else { continue };
+            tcp.is_handed_over = false;
+            // What has come meanwhile is reported, and whether there is room for what has not left.
+            if let Err(error) = ctx.events.add(&tcp.socket, Token::IceTcp(connection), Interest::ReadWrite) {
+                tracing::warn!(%error, "ICE-TCP connection not registered");
+                self.close_tcp(ctx, connection);
+            }
+        }
         for (id, reason) in to_end {
             self.close(ctx, id, reason);
         }
@@ -188,15 +228,16 @@ impl Packets {
         self.sockets.ports.iter().any(|(_, port)| port.local == local)
     }
 
-    /// Has a session, which has been inserted, where it was; nothing is sent to it before
-    /// [`Packets::go_on`]. It ends if that is impossible.
+    /// Has a session, which has been inserted, where it was, with its connection if it is by
+    /// ICE-TCP; nothing is sent to it before [`Packets::go_on`]. It ends if that is impossible.
     pub(crate) fn resume(
         &mut self,
         ctx: &mut Context,
         peer: PeerId,
         handed: &HandedSession,
+        connection: Option<IceTcpSocket>,
     ) -> Result<(), &'static str> {
-        let resumed = self.resume_transport(ctx, peer, handed);
+        let resumed = self.resume_transport(ctx, peer, handed, connection);
         if resumed.is_err() {
             // The other process says goodbye, and reports the end.
             self.end(ctx, peer, EndReason::Defect);
@@ -219,6 +260,7 @@ impl Packets {
         ctx: &mut Context,
         peer: PeerId,
         handed: &HandedSession,
+        connection: Option<IceTcpSocket>,
     ) -> Result<(), &'static str> {
         let (inbound, outbound) = handed.srtp.keys().map_err(|_| "its keys cannot be used")?;
         let keys = SrtpKeys { profile: inbound.profile(), inbound, outbound };
@@ -229,7 +271,14 @@ impl Packets {
             return Err("its indices cannot be used");
         }
         let path = handed.ice.path;
-        let route = self.route(peer, &path).ok_or("it has no port")?;
+        let route = match connection.filter(|_| handed.is_by_tcp()) {
+            Some(IceTcpSocket { connection: HandedIceTcp { received, unsent, .. }, socket }) => {
+                let socket = TcpSocket::adopt(socket).map_err(|_| "its socket cannot be used")?;
+                let connection = self.sockets.tcp.resume(socket, (path, peer), (received, unsent));
+                Route::Tcp { connection, path }
+            }
+            None => self.route(peer, &path).ok_or("it has no port, or connection")?,
+        };
         let session: &mut Session = &mut self.sessions[peer];
         session.keys = Some(Box::new(keys));
         session.transport.state = State::Connected(Box::new(receives));
@@ -242,7 +291,7 @@ impl Packets {
             pacer
         });
         self.transports.set(peer, Some(SendTransport { outbound: sends, paused: false, route, pacer }));
-        if let super::session::Route::Udp { port, remote } = route {
+        if let Route::Udp { port, remote } = route {
             self.bind_address(peer, port, remote, &path, ctx.now_ms);
         }
         self.counters.connected += 1;
@@ -260,6 +309,7 @@ fn contexts(keys: &SrtpKeys) -> Option<(InboundContext, OutboundContext)> {
 
 #[cfg(test)]
 pub(crate) mod tests {
+    use std::io::Write;
     use std::time::Duration;
 
     use rtc::sdp::{Feedback, Format, IceCredentials, Source, TrackDescription};
@@ -270,7 +320,10 @@ pub(crate) mod tests {
 
     use super::*;
     use crate::event_loop::Worker;
+    use crate::net::Readiness;
+    use crate::net::tests::connected;
     use crate::packets::panic_tests::worker;
+    use worker_api::hand_over::{HandedOver, HandedSessions};
 
     /// A session as another process hands it over, whose client is at a port of 192.0.2.1.
     pub(crate) fn session(worker: &Worker, role: RtcRole, client: u16) -> Box<HandedSession> {
@@ -315,6 +368,13 @@ pub(crate) mod tests {
         })
     }
 
+    /// What it says of its sessions to another process.
+    pub(crate) fn hand_over(worker: &mut Worker) -> HandedOver {
+        let mut over = HandOver::new();
+        worker.packets.hand_over(&mut worker.ctx, &mut over);
+        over.handed
+    }
+
     /// A worker with a publisher and two viewers of another process.
     fn resumed() -> (Worker, HandedSessions, Vec<SessionId>) {
         resumed_with(&[])
@@ -331,7 +391,7 @@ pub(crate) mod tests {
         }
         let mut ids: Vec<_> = sessions.iter().map(|session| session.id).collect();
         worker.await_sessions(8);
-        assert_eq!(worker.resume_sessions(sessions.clone()), ids);
+        assert_eq!(worker.resume_sessions(sessions.clone(), Vec::new()), ids);
         for id in &ids {
             assert_eq!(noted.try_recv(), Ok(RtcNotice::Connected(*id)));
         }
@@ -343,7 +403,7 @@ pub(crate) mod tests {
     fn sessions_go_on_with_all_that_was_said_of_them() {
         let (mut worker, said, ids) = resumed();
         worker.packets.go_on(&mut worker.ctx, &[]);
-        assert_eq!(worker.packets.hand_over(&mut worker.ctx), said);
+        assert_eq!(hand_over(&mut worker).sessions, said);
         assert!(worker.ctx.next_session_id() > ids[2], "no id is given twice");
         let (_, port) = worker.packets.sockets.ports.iter().next().expect("a port");
         let known = said.iter().map(|session| port.session_at(session.ice.path.remote));
@@ -365,11 +425,42 @@ pub(crate) mod tests {
         assert!(is_paused(&worker) == [true; 3] && worker.packets.is_frozen);
         worker.packets.go_on(&mut worker.ctx, &[]);
         assert!(is_paused(&worker) == [false; 3] && !worker.packets.is_frozen);
-        worker.packets.hand_over(&mut worker.ctx);
+        hand_over(&mut worker);
         assert!(is_paused(&worker) == [true; 3] && worker.packets.is_frozen);
         assert_eq!(worker.packets.let_go(&mut worker.ctx, &[]), []);
         assert!(is_paused(&worker) == [false; 3] && !worker.packets.is_frozen);
-        assert_eq!(worker.packets.hand_over(&mut worker.ctx), said, "and once more");
+        assert_eq!(hand_over(&mut worker).sessions, said, "and once more");
+    }
+
+    #[test]
+    fn what_comes_by_tcp_waits_as_datagrams_do() {
+        let (mut worker, _noted) = worker();
+        let (server, mut client) = connected();
+        let (local, remote) = (server.local_addr().expect("bound"), server.peer_addr().expect("connected"));
+        let tcp = &mut worker.packets.sockets.tcp;
+        let id = tcp.insert(server.into(), local, remote, 0).expect("room");
+        client.write_all(&[0, 9, 1]).expect("room");
+        let token = Token::IceTcp(id);
+        let comes = [Readiness { token, readable: true, writable: true, closed: false }];
+        let taken = |worker: &Worker| worker.packets.sockets.tcp.get(id).map(|tcp| tcp.deframer.rest().len());
+        // The system takes its time.
+        let next = |worker: &Worker| worker.packets.sockets.tcp.get(id)?.socket.first_byte().ok();
+        while next(&worker) != Some(Some(0)) {}
+        worker.datagrams_wait_until_ms = worker.ctx.now_ms + 1_000;
+        worker.turn(&comes);
+        worker.turn(&[]);
+        assert_eq!(taken(&worker), Some(0));
+        worker.datagrams_wait_until_ms = 0;
+        worker.turn(&[]);
+        assert_eq!(taken(&worker), Some(3), "it was reported once, and is not forgotten");
+        worker.datagrams_wait_until_ms = worker.ctx.now_ms + 1_000;
+        drop(client);
+        while next(&worker) != Some(None) {}
+        worker.turn(&[Readiness { token, readable: true, writable: true, closed: true }]);
+        assert_eq!(taken(&worker), Some(3), "its end waits behind what came before");
+        worker.datagrams_wait_until_ms = 0;
+        worker.turn(&[]);
+        assert_eq!(taken(&worker), None);
     }
 
     #[test]
@@ -395,7 +486,7 @@ pub(crate) mod tests {
         };
         let (mut worker, _, ids) = resumed_with(&[audio]);
         worker.packets.go_on(&mut worker.ctx, &[]);
-        worker.packets.hand_over(&mut worker.ctx);
+        hand_over(&mut worker);
         let sent = worker.packets.sockets.sent.bytes;
         let of_another_worker = SessionId::new(1, 1);
         let gone = [ids[0], ids[1], of_another_worker];
@@ -413,7 +504,7 @@ pub(crate) mod tests {
     fn a_session_that_is_ended_meanwhile_ends_in_the_other_process() {
         let (mut worker, said, ids) = resumed();
         worker.packets.go_on(&mut worker.ctx, &[]);
-        worker.packets.hand_over(&mut worker.ctx);
+        hand_over(&mut worker);
         assert!(worker.packets.close(&mut worker.ctx, ids[1], EndReason::Kicked));
         assert!(worker.packets.is_handed_over(ids[1]), "it is not ended here");
         assert_eq!(worker.packets.let_go(&mut worker.ctx, &ids), [ids[1]]);
@@ -424,7 +515,7 @@ pub(crate) mod tests {
             of
         });
         let moved = moved.collect();
-        assert_eq!(other.resume_sessions(moved).len(), 3);
+        assert_eq!(other.resume_sessions(moved, Vec::new()).len(), 3);
         other.packets.go_on(&mut other.ctx, &[ids[1]]);
         let is_there = ids.iter().map(|id| other.packets.find(*id).is_some());
         assert_eq!(is_there.collect::<Vec<_>>(), [true, false, true]);
@@ -434,7 +525,7 @@ pub(crate) mod tests {
     fn a_session_that_is_ended_meanwhile_ends_here_if_the_other_process_has_failed() {
         let (mut worker, _, ids) = resumed();
         worker.packets.go_on(&mut worker.ctx, &[]);
-        worker.packets.hand_over(&mut worker.ctx);
+        hand_over(&mut worker);
         assert!(worker.packets.close(&mut worker.ctx, ids[1], EndReason::Kicked));
         assert_eq!(worker.packets.let_go(&mut worker.ctx, &[]), []);
         let is_there = ids.iter().map(|id| worker.packets.find(*id).is_some());
@@ -447,9 +538,9 @@ pub(crate) mod tests {
         worker.await_sessions(8);
         let mut publisher = session(&worker, RtcRole::Publish, 5);
         publisher.app = "a/b".to_owned();
-        assert_eq!(worker.resume_sessions(vec![publisher.clone()]).len(), 1);
+        assert_eq!(worker.resume_sessions(vec![publisher.clone()], Vec::new()).len(), 1);
         worker.packets.go_on(&mut worker.ctx, &[]);
-        assert_eq!(worker.packets.hand_over(&mut worker.ctx), [publisher]);
+        assert_eq!(hand_over(&mut worker).sessions, [publisher]);
     }
 
     #[test]
@@ -457,15 +548,19 @@ pub(crate) mod tests {
         let (mut worker, _noted) = worker();
         worker.await_sessions(8);
         let player = session(&worker, RtcRole::Play, 5);
-        assert_eq!(worker.resume_sessions(vec![player.clone()]), [], "nobody publishes");
+        assert_eq!(worker.resume_sessions(vec![player.clone()], Vec::new()), [], "nobody publishes");
         let elsewhere = Path::udp("203.0.113.1:1".parse().expect("an address"), player.ice.path.remote);
         let mut publisher = session(&worker, RtcRole::Publish, 6);
         publisher.ice.path = elsewhere;
-        assert_eq!(worker.resume_sessions(vec![publisher]), [], "no such port");
+        assert_eq!(worker.resume_sessions(vec![publisher], Vec::new()), [], "no such port");
         let publisher = session(&worker, RtcRole::Publish, 6);
         let mut again = publisher.clone();
         again.id = SessionId::new(0, 99);
-        assert_eq!(worker.resume_sessions(vec![publisher.clone(), again]), [publisher.id], "taken");
+        assert_eq!(
+            worker.resume_sessions(vec![publisher.clone(), again], Vec::new()),
+            [publisher.id],
+            "taken"
+        );
         worker.packets.go_on(&mut worker.ctx, &[publisher.id]);
         assert_eq!((worker.packets.sessions.len(), worker.packets.streams.iter().count()), (0, 0));
     }

@@ -111,7 +111,7 @@ pub(crate) struct Packets {
     accept_again: VecDeque<usize>,
     /// Listeners where accepting failed, for the next sweep.
     accept_later: Vec<usize>,
-    /// Connections with bytes left to be read.
+    /// Connections that may have bytes to be read.
     tcp_read_again: VecDeque<IceTcpId>,
     /// Whether somebody waits for a datagram of the batch that is being read: it is of a stream that is
     /// watched, or of a viewer.
@@ -305,6 +305,8 @@ impl std::fmt::Debug for Packets {
     }
 }
 
+#[cfg(all(test, not(feature = "simulated")))]
+mod hand_over_tcp_tests;
 #[cfg(test)]
 pub(crate) mod panic_tests;
 #[cfg(test)]

@@ -339,15 +339,14 @@ impl Packets {
         self.accept_again(listener);
     }
 
-    /// Something happened to a connection of ICE-TCP.
+    /// Something happened to a connection of ICE-TCP, which [`Packets::input`] reads.
     pub(crate) fn tcp_event(&mut self, ctx: &mut Context, connection: IceTcpId, ready: &Readiness) {
         let Some(tcp) = self.sockets.tcp.get_mut(connection) else { return };
         if ready.writable && tcp.write().is_err() {
             return self.close_tcp(ctx, connection);
         }
-        // One read per connection and turn: one that sends without pause must not come round twice as often.
-        if (ready.readable || ready.closed) && !tcp.reads_again {
-            self.read_tcp(ctx, connection);
+        if ready.readable || ready.closed {
+            self.read_tcp_again(connection);
         }
     }
 
@@ -366,14 +365,22 @@ impl Packets {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
             Err(error) => error.kind() == io::ErrorKind::Interrupted,
         };
-        if !goes_on {
+        if goes_on {
+            self.read_tcp_again(connection);
+        } else {
             self.close_tcp(ctx, connection);
-        } else if let Some(tcp) = self.sockets.tcp.get_mut(connection)
+        }
+        self.forward(ctx);
+    }
+
+    /// A connection is read when input is next; once, so that one that sends without pause does not
+    /// come round twice as often.
+    fn read_tcp_again(&mut self, connection: IceTcpId) {
+        if let Some(tcp) = self.sockets.tcp.get_mut(connection)
             && !std::mem::replace(&mut tcp.reads_again, true)
         {
             self.tcp_read_again.push_back(connection);
         }
-        self.forward(ctx);
     }
 
     /// Handles the datagrams of a connection. False if it cannot go on.

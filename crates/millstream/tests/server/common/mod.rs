@@ -24,6 +24,7 @@ pub(crate) mod rtc;
 pub(crate) mod rtmp;
 pub(crate) mod server;
 pub(crate) mod stats;
+pub(crate) mod tcp_relay;
 pub(crate) mod tls;
 pub(crate) mod tools;
 pub(crate) mod udp_relay;
