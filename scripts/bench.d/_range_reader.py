@@ -16,6 +16,8 @@ from _bench import free_port, nginx_binary, prefer, say
 # Round trip in milliseconds and rate in Mbit/s.
 LINKS = {"rtt50": (50, 20), "rtt2": (2, 1000), "rtt200": (200, 5)}
 CLIENTS = ["millstream-hints", "millstream", "ffmpeg", "ffmpeg-prepatch", "reopen", "read-through"]
+# Of the patterns.
+PATTERN_CLIENTS = ["oracle", "millstream-hints", "millstream"]
 
 # Two video tracks and one audio track, interleaved in pieces of half a second, the index behind
 # them; 88.5 s, 25 MB. Reading the first video track and the audio are 177 runs with a gap between
@@ -88,10 +90,11 @@ def top_boxes(file):
 
 
 class Case:
-    """A trace, what reading it gives, and what FFmpeg is told to read the same."""
+    """A trace, what reading it gives, how FFmpeg reads the same; the clients and links that are measured."""
 
-    def __init__(self, name, file, trace, streams):
+    def __init__(self, name, file, trace, streams, clients, links, is_pattern=False):
         self.name, self.file, self.trace, self.streams = name, file, trace, streams
+        self.clients, self.links, self.is_pattern = clients, links, is_pattern
         text = trace.read_text().split()
         reads = [tuple(map(int, line.split(","))) for line in text if line[0].isdigit()]
         total = hashlib.sha256()
@@ -105,7 +108,7 @@ class Case:
         self.sha256 = total.hexdigest()
         self.useful = distinct_bytes(reads)
         self.runs = sum(1 for before, read in zip([(0, 0), *reads], reads) if sum(before) != read[0])
-        self.packets = None if streams is None else packet_hashes(self.ffmpeg(str(file)))
+        self.packets = packet_hashes(self.ffmpeg(str(file))) if streams and "ffmpeg" in clients else None
 
     def ffmpeg(self, url):
         command = ["ffmpeg", "-v", "error", "-nostdin", "-i", url]
@@ -148,43 +151,45 @@ http {{
     scgi_temp_path {directory}/5;
     server {{
         listen 127.0.0.1:{port};
-        location = /file.mp4 {{ alias {file}; }}
+        root {directory}/files;
     }}
 }}
 """
 
 
-def start_nginx(bench, file):
-    """nginx with the file; returns its address. Its settings are what Debian has, but for the places."""
+def start_nginx(bench, files):
+    """nginx with the files; its address and their paths. Its settings are those of Debian, but for places."""
     port, directory = free_port(), bench.directory / "nginx"
-    directory.mkdir()
-    # Paths of any kind come through a link.
-    (directory / "file").symlink_to(file.resolve())
+    (directory / "files").mkdir(parents=True)
+    paths = {file: f"/file-{number}" for number, file in enumerate(files)}
+    for file, path in paths.items():
+        # Paths of any kind come through a link.
+        (directory / f"files{path}").symlink_to(file.resolve())
     # The files are world readable or the server runs as whom they belong to: with one process it is
     # this user.
-    text = NGINX.format(directory=directory, port=port, file=directory / "file")
-    (directory / "nginx.conf").write_text(text)
+    (directory / "nginx.conf").write_text(NGINX.format(directory=directory, port=port))
     command = [nginx_binary(), "-p", str(directory), "-c", str(directory / "nginx.conf"), "-e", str(directory / "nginx-error.log")]
     process = subprocess.Popen(command, start_new_session=True)
     process.log_name = str(directory / "nginx-error.log")
     bench.running.append(process)
     bench.await_port(process, port)
-    return f"127.0.0.1:{port}"
+    return f"127.0.0.1:{port}", paths
 
 
 class Runner:
     """Runs clients, each over a link of its own, so that several can be measured at a time."""
 
-    def __init__(self, bench, upstream, tool, millstream):
-        self.bench, self.upstream, self.tool, self.millstream = bench, upstream, tool, millstream
+    def __init__(self, bench, upstream, paths, tool, millstream):
+        self.bench, self.upstream, self.paths = bench, upstream, paths
+        self.tool, self.millstream = tool, millstream
         self.lock = threading.Lock()
 
     def run(self, case, link, client, seconds_max):
         """Figures of one run, or why there are none."""
         with self.link(link) as (host, finish):
-            url = f"http://{host}/file.mp4"
             begun = time.monotonic()
-            process = self.spawn(self.command(case, client, host, url), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+            command = self.command(case, client, host)
+            process = self.spawn(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
             try:
                 output, errors = process.communicate(timeout=seconds_max)
             except subprocess.TimeoutExpired:
@@ -213,7 +218,9 @@ class Runner:
             return "read wrong bytes"
         return {**found, "useful_ratio": wire / case.useful, "seconds": seconds}
 
-    def command(self, case, client, host, url):
+    def command(self, case, client, host):
+        path = self.paths[case.file]
+        url = f"http://{host}{path}"
         match client:
             case "millstream" | "millstream-hints":
                 hints = ["--hints"] if client == "millstream-hints" else []
@@ -222,7 +229,8 @@ class Runner:
                 return case.ffmpeg(url)
             case _:
                 how = client.removeprefix("ffmpeg-")
-                return [self.tool, "read", "--how", how, "--host", host, "--path", "/file.mp4", "--trace", str(case.trace)]
+                where = ["--host", host, "--path", path, "--trace", str(case.trace)]
+                return [self.tool, "read", "--how", how, *where]
 
     @contextlib.contextmanager
     def link(self, shape):

@@ -8,6 +8,7 @@ import platform
 import re
 
 from _bench import decimal, say
+from _range_reader_patterns import REGULAR
 
 INITIAL_WINDOW = 14_600
 # (client, case): what is at most to be had on rtt50.
@@ -20,6 +21,8 @@ GOALS = {
 GOALS["millstream-hints", "published"] = GOALS["millstream-hints", "video_audio"]
 # Nothing in the file tells where those runs are.
 GOALS["millstream", "published"] = {"gets": 20, "useful_ratio": 1.2, "seconds": 8.0}
+# Of patterns, on any link: seconds beside the oracle. Without hints, of those that are regular.
+VS_ORACLE = 1.25
 # Elsewhere: as fast as the better of these.
 FLOOR = ("read-through", "reopen")
 COLOURS = {
@@ -54,11 +57,25 @@ def goals(figures, skipped):
         if link == "rtt50" and (client, case.name) in GOALS:
             for key, most in GOALS[client, case.name].items():
                 lines.append(verdict(f"{case.name} {link} {client}", key, figure[key], most))
+        elif case.is_pattern:
+            continue
         elif link != "rtt50" and client in ("millstream", "millstream-hints"):
             floor = [figures[case, link, other]["seconds"] for other in FLOOR if (case, link, other) in figures]
             if floor:
                 lines.append(verdict(f"{case.name} {link} {client}", "seconds", figure["seconds"], min(floor)))
+    for (case, link, client), against in beside_oracle(figures).items():
+        if client == "millstream-hints" or client == "millstream" and case.name in REGULAR:
+            lines.append(verdict(f"{case.name} {link} {client}", "vs_oracle", against, VS_ORACLE))
     return lines
+
+
+def beside_oracle(figures):
+    """Seconds of each pattern, link and client, divided by those of the oracle."""
+    found = {}
+    for (case, link, client), figure in figures.items():
+        if case.is_pattern and (case, link, "oracle") in figures:
+            found[case, link, client] = figure["seconds"] / figures[case, link, "oracle"]["seconds"]
+    return found
 
 
 def verdict(what, key, value, most):
@@ -66,29 +83,45 @@ def verdict(what, key, value, most):
     return f"goal: {what}: {key} {decimal(value, 3)}, at most {decimal(most, 3)}: {reached}"
 
 
+NOTES = "## Notes\n"
+
+
 def write(folder, figures, skipped):
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "range-reader.svg").write_text(chart(figures))
-    (folder / "range-reader.md").write_text(page(figures, skipped))
+    file = folder / "range-reader.md"
+    _, heading, notes = (file.read_text() if file.exists() else "").partition(NOTES)
+    plain = {key: figure for key, figure in figures.items() if not key[0].is_pattern}
+    (folder / "range-reader.svg").write_text(chart(plain))
+    file.write_text(page(figures, skipped) + (f"\n{heading}{notes}" if heading else ""))
     say(f"chart and table: {folder}/range-reader.svg, .md")
 
 
 def page(figures, skipped):
     machine = re.search(r"model name\s*: (.*)", pathlib.Path("/proc/cpuinfo").read_text())
-    rows = []
+    against = beside_oracle(figures)
+    rows, kinds = [], []
     for (case, link, client), figure in figures.items():
-        rows.append(f"| {case.name} | {link} | {client} | {figure['gets']:.0f} | {figure['connections']:.0f} | "
-                    f"{decimal(figure['wire'] / 1e6, 2)} | {decimal(figure['useful_ratio'], 3)} | {decimal(figure['seconds'], 2)} |")
+        wire, ratio = decimal(figure["wire"] / 1e6, 2), decimal(figure["useful_ratio"], 3)
+        costs = f"{figure['gets']:.0f} | {figure['connections']:.0f} | {wire} | {ratio}"
+        costs = f"{costs} | {decimal(figure['seconds'], 2)}"
+        if case.is_pattern:
+            beside = decimal(against.get((case, link, client)), 2)
+            kinds.append(f"| {case.name} | {link} | {client} | {costs} | {beside} |")
+        else:
+            rows.append(f"| {case.name} | {link} | {client} | {costs} |")
     return "\n".join([
         "# What forward seeks in a remote file cost",
         "",
-        f"Measured {datetime.date.today()} by `scripts/bench range-reader` on {machine[1] if machine else platform.machine()}, "
-        f"{os.cpu_count()} cores, Linux {platform.release().split('-')[0]}. Written by that command; do not edit.",
+        f"Measured {datetime.date.today()} by `scripts/bench range-reader` on "
+        f"{machine[1] if machine else platform.machine()}, {os.cpu_count()} cores, "
+        f"Linux {platform.release().split('-')[0]}. Written by that command, which leaves the notes at the end "
+        "as they are; do not edit the rest.",
         "",
-        "An MP4 of 25 MB on nginx, read as its first video track and its audio (`video_audio`, 16 MB in 177 runs) or as its audio "
-        "alone (`audio`, 1.3 MB), and by a list of reads of another such file (`published`), over emulated links: 50 ms and 20 Mbit/s (`rtt50`), 2 ms and 1 Gbit/s (`rtt2`), 200 ms and "
-        "5 Mbit/s (`rtt200`), with slow start. What the clients do and how the figures are meant says `scripts/bench "
-        "range-reader --help`. Medians.",
+        "An MP4 of 25 MB on nginx, read as its first video track and its audio (`video_audio`, 16 MB in 177 runs) "
+        "or as its audio alone (`audio`, 1.3 MB), and by a list of reads of another such file (`published`), over "
+        "emulated links: 50 ms and 20 Mbit/s (`rtt50`), 2 ms and 1 Gbit/s (`rtt2`), 200 ms and 5 Mbit/s "
+        "(`rtt200`), with slow start. What the clients do and how the figures are meant says "
+        "`scripts/bench range-reader --help`. Medians.",
         "",
         *[f"- {line}" for line in goals(figures, skipped)],
         "",
@@ -97,6 +130,15 @@ def page(figures, skipped):
         "| case | link | client | gets | connections | wire_mb | useful_ratio | seconds |",
         "|---|---|---|---:|---:|---:|---:|---:|",
         *rows,
+        "",
+        "## Kinds of reads",
+        "",
+        "Each beside an oracle that knows all of them beforehand and asks one connection for exactly these bytes, "
+        "all at once, in the order of the file.",
+        "",
+        "| pattern | link | client | gets | connections | wire_mb | bytes_ratio | seconds | vs_oracle |",
+        "|---|---|---|---:|---:|---:|---:|---:|---:|",
+        *kinds,
         "",
     ])
 

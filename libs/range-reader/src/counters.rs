@@ -6,7 +6,7 @@
 /// `bytes_received == bytes_used + bytes_skipped + bytes_wasted + bytes_buffered`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counters {
-    /// Requests sent.
+    /// Requests that the server has seen ([`ClientCounts::requests`](crate::http::ClientCounts)).
     pub requests: u64,
     /// Connections opened.
     pub connections: u64,

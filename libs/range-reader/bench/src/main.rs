@@ -3,13 +3,15 @@
 //!
 //! ```text
 //! range-reader-bench link --upstream 127.0.0.1:80 --rtt-ms 50 --mbit 20
-//! range-reader-bench read --how read-through|reopen|prepatch --host 127.0.0.1:8080 --path /t.mp4 --trace reads.csv
+//! range-reader-bench read --how read-through|reopen|prepatch|oracle --host 127.0.0.1:8080 \
+//!     --path /t.mp4 --trace reads.csv
 //! ```
 //! `link` prints the port it listens on, works until standard input ends, and prints what passed.
 //! `read` prints one JSON object with the sum of what it read. The script starts both, many at a
 //! time, and compares.
 
 mod link;
+mod oracle;
 mod read;
 mod trace;
 

@@ -6,6 +6,7 @@
 //! - `prepatch`: FFmpeg before forward seeks were served from the open connection. A range without
 //!   an end, read through a buffer of 32 KiB; a seek out of that buffer opens another connection
 //!   and then closes the previous one, which has received more unread bytes until then.
+//! - `oracle`: see `oracle.rs`.
 //!
 //! Each prints the SHA-256 of what it read, in the order of the trace, and the seconds it took from
 //! its first connection on. HTTP is what these need and nginx answers: no redirects, no chunks.
@@ -17,6 +18,7 @@ use std::time::Instant;
 use sha2::{Digest, Sha256};
 
 use crate::Options;
+use crate::oracle::oracle;
 use crate::trace::{self, Read};
 
 /// Buffer of FFmpeg's reader.
@@ -34,6 +36,7 @@ pub(crate) fn run(options: &Options) -> Result<(), String> {
         "read-through" => read_through(&server, &reads, &mut sum)?,
         "reopen" => reopen(&server, &reads, &mut sum)?,
         "prepatch" => prepatch(&server, &reads, &mut sum)?,
+        "oracle" => oracle(server.address, &server.path, &reads, &mut sum)?,
         how => return Err(format!("--how {how}: not known")),
     }
     let seconds = begun.elapsed().as_secs_f64();
@@ -96,7 +99,7 @@ fn prepatch(server: &Server, reads: &[Read], sum: &mut Sha256) -> Result<(), Str
     Ok(())
 }
 
-fn place(offset: u64) -> Result<usize, String> {
+pub(crate) fn place(offset: u64) -> Result<usize, String> {
     usize::try_from(offset).map_err(|_| "beyond what fits in memory".to_owned())
 }
 

@@ -33,6 +33,11 @@ impl Gaps {
     pub(super) fn are_shorter_than(&self, bytes: f64) -> bool {
         self.seeks >= SEEKS_MIN && self.bytes < bytes
     }
+
+    /// The average gap, once there is one, is longer than this.
+    pub(super) fn are_longer_than(&self, bytes: f64) -> bool {
+        self.seeks >= SEEKS_MIN && self.bytes > bytes
+    }
 }
 
 #[cfg(test)]

@@ -321,13 +321,23 @@ impl<S: Source> Engine<S> {
     /// What is missed can be asked for beside what is guessed if there is a connection for it, and
     /// while pieces are worth requests; and gaps have to take long enough to be worth a guess.
     fn misses(&self) -> Misses {
-        if self.at_once() <= GUESSING_REQUESTS_MAX || self.paths(1.0) < GUESSING_PATH_MIN {
+        if self.at_once() <= GUESSING_REQUESTS_MAX
+            || self.paths(1.0) < GUESSING_PATH_MIN
+            || self.runs_are_far_apart()
+        {
             Misses::Waited
         } else if self.gaps_come_at_once() {
             Misses::Avoided
         } else {
             Misses::Hidden
         }
+    }
+
+    /// Runs are shorter than what a round trip brings, and gaps longer: none is ever received along,
+    /// each that is not expected costs a round trip of its own, and nothing else comes meanwhile.
+    fn runs_are_far_apart(&self) -> bool {
+        let path_bytes = self.link.path_bytes();
+        self.gaps.are_longer_than(path_bytes) && (self.last_run as f64) < path_bytes
     }
 
     /// Requests that the source sends, and the server answers, at a time.

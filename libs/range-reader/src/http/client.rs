@@ -43,7 +43,9 @@ pub(crate) struct Inner {
 /// What a client has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClientCounts {
-    /// Requests sent, those that redirects led to among them.
+    /// Requests that a server has seen, those that redirects led to among them. One that goes to a
+    /// server that has just closed the connection is not, which only Linux tells; it counts if it is
+    /// cancelled before that shows.
     pub requests: u64,
     /// Connections opened.
     pub connections: u64,
@@ -200,9 +202,9 @@ impl Inner {
         loop {
             let (mut connection, is_reused) = self.connection(&origin).await?;
             let request = request(url, fields, always, self.form(&origin, &connection))?;
-            self.requests.fetch_add(1, Ordering::Relaxed);
             let read_before = connection.link().read_bytes();
-            let sent = tokio::time::timeout(self.config.head_timeout, connection.send(request)).await;
+            let sending = connection.send(request, &self.requests);
+            let sent = tokio::time::timeout(self.config.head_timeout, sending).await;
             match sent {
                 Ok(Ok(response)) => return Ok(self.answer(url, origin, connection, response, read_before)),
                 // The server closed an idle connection just then: no response has begun, and GET

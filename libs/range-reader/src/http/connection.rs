@@ -65,12 +65,38 @@ pub(crate) enum Connection {
 }
 
 impl Connection {
-    /// Sends a request and waits for the head of its response.
-    pub(crate) async fn send(&mut self, request: GetRequest) -> Result<Response<Incoming>, RequestError> {
-        match self {
-            Self::Single(single) => single.send(request).await,
-            Self::Shared(shared) => shared.send(request).await,
+    /// Sends a request and waits for the head of its response. Adds one to `sent` once it has left.
+    pub(crate) async fn send(
+        &mut self,
+        request: GetRequest,
+        sent: &AtomicU64,
+    ) -> Result<Response<Incoming>, RequestError> {
+        let link = self.link().clone();
+        let (written, acknowledged) = (link.written_bytes(), link.acknowledged_bytes());
+        let mut has_left = false;
+        let mut sending = pin!(async {
+            match self {
+                Self::Single(single) => single.send(request).await,
+                Self::Shared(shared) => shared.send(request).await,
+            }
+        });
+        let result = std::future::poll_fn(|context| {
+            let polled = sending.as_mut().poll(context);
+            if !has_left && link.written_bytes() > written {
+                has_left = true;
+                sent.fetch_add(1, Ordering::Relaxed);
+            }
+            polled
+        })
+        .await;
+        // The server had closed the connection before the request came: its kernel acknowledges
+        // nothing of it, and the server never sees it. One that has read a request and then closes
+        // acknowledges it with the close.
+        let is_closed = matches!(&result, Err(RequestError::Http(error)) if error.is_incomplete_message());
+        if has_left && is_closed && acknowledged.is_some() && link.acknowledged_bytes() == acknowledged {
+            sent.fetch_sub(1, Ordering::Relaxed);
         }
+        result
     }
 
     /// Moves bytes. `true`: the connection has ended, and what it has for a body is with the body.

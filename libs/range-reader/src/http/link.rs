@@ -32,6 +32,8 @@ pub(crate) struct Link {
     read_bytes: Arc<AtomicU64>,
     /// Bytes of them that have been handed on, or were not of a body.
     taken_bytes: Arc<AtomicU64>,
+    /// Bytes that HTTP has sent, TLS left out.
+    written_bytes: Arc<AtomicU64>,
 }
 
 impl Link {
@@ -40,13 +42,22 @@ impl Link {
         let stream = Arc::new(stream);
         (
             Socket { stream: Arc::clone(&stream) },
-            Self { stream, read_bytes: Arc::default(), taken_bytes: Arc::default() },
+            Self {
+                stream,
+                read_bytes: Arc::default(),
+                taken_bytes: Arc::default(),
+                written_bytes: Arc::default(),
+            },
         )
     }
 
     /// The layer just below HTTP, counted.
     pub(crate) fn metered(&self, inner: Box<dyn Transport>) -> Metered {
-        Metered { inner, read_bytes: Arc::clone(&self.read_bytes) }
+        Metered {
+            inner,
+            read_bytes: Arc::clone(&self.read_bytes),
+            written_bytes: Arc::clone(&self.written_bytes),
+        }
     }
 
     /// A head of about `head_bytes` has arrived, and a body begins. On a connection with one body
@@ -71,6 +82,16 @@ impl Link {
     /// Bytes that HTTP has taken in since the connection opened.
     pub(crate) fn read_bytes(&self) -> u64 {
         self.read_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that HTTP has sent since the connection opened.
+    pub(crate) fn written_bytes(&self) -> u64 {
+        self.written_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Bytes that the other side's kernel has acknowledged, where this one says it.
+    pub(crate) fn acknowledged_bytes(&self) -> Option<u64> {
+        tcp_info::sample(&*self.stream).map(|info| info.acknowledged_bytes).filter(|bytes| *bytes > 0)
     }
 
     /// Bytes that are here and have not been handed on: in HTTP's buffers (within the size of a
@@ -139,10 +160,11 @@ impl AsyncWrite for Socket {
     }
 }
 
-/// The layer below HTTP, counting what HTTP takes in.
+/// The layer below HTTP, counting what HTTP takes in and sends.
 pub(crate) struct Metered {
     inner: Box<dyn Transport>,
     read_bytes: Arc<AtomicU64>,
+    written_bytes: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Metered {
@@ -171,7 +193,9 @@ impl AsyncWrite for Metered {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(context, bytes)
+        let written = ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
+        self.written_bytes.fetch_add(written as u64, Ordering::Relaxed);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -19,6 +19,8 @@ use std::time::Duration;
 pub(crate) struct TcpInfo {
     /// Smoothed round-trip time, measured on what this side has sent.
     pub(crate) round_trip: Duration,
+    /// Bytes that the other side has acknowledged since the connection opened (Linux 4.1).
+    pub(crate) acknowledged_bytes: u64,
 }
 
 /// The sample of this moment; `None` where the kernel has none, or has not measured yet.
@@ -45,7 +47,10 @@ pub(crate) fn sample(socket: &impl AsFd) -> Option<TcpInfo> {
     // SAFETY: `tcp_info` is integers only, and all of it was zeroed before the kernel wrote a part
     // or the whole of it.
     let info = unsafe { info.assume_init() };
-    (info.tcpi_rtt > 0).then(|| TcpInfo { round_trip: Duration::from_micros(u64::from(info.tcpi_rtt)) })
+    (info.tcpi_rtt > 0).then(|| TcpInfo {
+        round_trip: Duration::from_micros(u64::from(info.tcpi_rtt)),
+        acknowledged_bytes: info.tcpi_bytes_acked,
+    })
 }
 
 /// No sample on this system.

@@ -1,5 +1,6 @@
 //! The reader over a server in virtual time: one behaviour a file.
 
+mod changes;
 mod dropped_anywhere;
 mod guesses;
 mod hints;

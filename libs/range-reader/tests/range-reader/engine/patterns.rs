@@ -229,3 +229,30 @@ async fn a_film_whose_index_says_nothing_takes_few_requests() {
         assert!(cost.seconds < 1.32 * cost.oracle, "{name}: {cost:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pace_with_wide_gaps_is_guessed_on_connections_that_are_open() {
+    for (name, link) in [("50 ms", Link::COUNTRY), ("200 ms", Link::FAR)] {
+        let cost = cost(&regular("wide gaps, jitter", 500_000, 20_000, 4000), link, false).await;
+        // 2.9 and 27 requests over four connections, if guesses go out piece by piece beside misses.
+        assert!(cost.seconds < 2.35 * cost.oracle, "{name}: {cost:?}");
+        assert!(cost.counters.requests <= 16 && cost.counters.connections <= 2, "{name}: {cost:?}");
+    }
+}
+
+/// Rows of a few runs, at places in no order, each at a pace that holds to the byte.
+#[tokio::test(start_paused = true)]
+async fn rows_that_end_after_a_few_runs_cost_little() {
+    for (runs, oracles) in [(4, 10.0), (6, 10.5), (8, 10.0), (12, 10.0)] {
+        let mut numbers = Numbers(3);
+        let reads = (0..12).flat_map(|_| {
+            let start = numbers.below(17_000_000);
+            (0..runs).map(move |run| start + run * 60_000..start + run * 60_000 + 4000)
+        });
+        let rows = Pattern { name: "rows", reads: reads.collect(), file_bytes: 20_000_000 };
+        let cost = cost(&rows, Link::COUNTRY, false).await;
+        print(&rows, "50 ms", "none", &cost);
+        assert!(cost.seconds < oracles * cost.oracle, "{runs}: {cost:?}");
+        assert!(cost.counters.requests <= 12 * runs && cost.counters.connections <= 2, "{runs}: {cost:?}");
+    }
+}

@@ -85,6 +85,8 @@ struct State {
     link: Link,
     habits: Habits,
     is_down: bool,
+    /// Times that it has gone down; what was in flight then is broken.
+    downs: u64,
     sources: u64,
     free_at: Instant,
     idle: Vec<u64>,
@@ -108,6 +110,7 @@ impl World {
             link,
             habits,
             is_down: false,
+            downs: 0,
             sources: 0,
             free_at: Instant::now(),
             idle: Vec::new(),
@@ -140,11 +143,21 @@ impl World {
         state.version += 1;
     }
 
+    /// The path to the server becomes another. What has been sent arrives when it would have; what
+    /// follows comes later by half of what the round trip has grown.
+    pub(crate) fn set_link(&self, link: Link) {
+        let mut state = self.lock();
+        let later = link.round_trip.saturating_sub(state.link.round_trip) / 2;
+        state.free_at = state.free_at.max(Instant::now()) + later;
+        state.link = link;
+    }
+
     /// Kills the server, or brings it back: responses in flight break, requests are refused.
     pub(crate) fn set_down(&self, is_down: bool) {
         let mut state = self.lock();
         state.is_down = is_down;
         if is_down {
+            state.downs += 1;
             state.connections_open -= state.idle.len() as u64;
             state.idle.clear();
         }
@@ -336,6 +349,7 @@ fn answer(request: RangeRequest, mut connection: Connection) -> Result<Response<
     };
     let body = SimBody {
         file: state.file.clone(),
+        downs: state.downs,
         parts: parts.into(),
         queue: VecDeque::new(),
         queued_bytes: 0,
@@ -356,6 +370,7 @@ fn answer(request: RangeRequest, mut connection: Connection) -> Result<Response<
 #[derive(Debug)]
 pub(crate) struct SimBody {
     file: Bytes,
+    downs: u64,
     parts: VecDeque<(u64, u64)>,
     /// What the server has sent, and when it arrives.
     queue: VecDeque<(Instant, BodyEvent)>,
@@ -441,7 +456,7 @@ impl SimBody {
 impl Body for SimBody {
     fn poll_event(&mut self, context: &mut Context<'_>) -> Poll<Result<BodyEvent, SourceError>> {
         self.send();
-        if self.connection.world.lock().is_down || self.queue.is_empty() {
+        if self.connection.world.lock().downs != self.downs || self.queue.is_empty() {
             let reason = "the connection broke".to_owned();
             return Poll::Ready(Err(SourceError::Transient { reason, retry_after: None }));
         }

@@ -15,7 +15,7 @@ use crate::http::{bytes_of, config, file, one, reader};
 
 /// Polls at most `polls` times, each time when woken; `None` if it was not done then, and has been
 /// dropped.
-async fn polled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
+pub(crate) async fn polled<F: Future>(future: F, polls: usize) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut count = 0;
     poll_fn(|context| {

@@ -8,6 +8,7 @@ mod nginx;
 mod proxies;
 mod real_nginx;
 mod redirects;
+mod request_counts;
 mod scripted;
 mod streams;
 mod tls;

@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 /// What the server does for one request, in this order; then it waits for the next one.
@@ -65,6 +66,8 @@ impl Asked {
 pub(crate) struct Scripted {
     pub(crate) address: SocketAddr,
     asked: Arc<Mutex<Vec<Asked>>>,
+    /// The clients of connections that have been accepted, and of those that have ended.
+    clients: watch::Receiver<(Vec<SocketAddr>, Vec<SocketAddr>)>,
     /// Ends its connections when dropped.
     _tasks: JoinSet<()>,
 }
@@ -84,21 +87,39 @@ impl Scripted {
         let address = listener.local_addr().unwrap();
         let asked: Arc<Mutex<Vec<Asked>>> = Arc::default();
         let (log, script) = (Arc::clone(&asked), Arc::new(script));
+        let (report, clients) = watch::channel((Vec::new(), Vec::new()));
+        let report = Arc::new(report);
         let mut tasks = JoinSet::new();
         tasks.spawn(async move {
             let mut connections = JoinSet::new();
             for number in 0.. {
-                let (stream, _) = listener.accept().await.unwrap();
-                let (log, script) = (Arc::clone(&log), Arc::clone(&script));
-                connections.spawn(async move { serve(stream, number, &log, &*script).await });
+                let (stream, client) = listener.accept().await.unwrap();
+                report.send_modify(|(accepted, _)| accepted.push(client));
+                let (log, script, report) = (Arc::clone(&log), Arc::clone(&script), Arc::clone(&report));
+                connections.spawn(async move {
+                    serve(stream, number, &log, &*script).await;
+                    report.send_modify(|(_, ended)| ended.push(client));
+                });
             }
         });
-        Self { address, asked, _tasks: tasks }
+        Self { address, asked, clients, _tasks: tasks }
     }
 
     /// Where `path` is.
     pub(crate) fn url(&self, path: &str) -> url::Url {
         format!("http://{}{path}", self.address).parse().unwrap()
+    }
+
+    /// All requests, once the clients have closed all connections that they opened before.
+    pub(crate) async fn asked_in_the_end(&self) -> Vec<Asked> {
+        // Connections are accepted in their order, and requests that have come are read before the
+        // end of their connection.
+        let last = TcpStream::connect(self.address).await.unwrap().local_addr().unwrap();
+        let all = |clients: &(Vec<SocketAddr>, Vec<SocketAddr>)| {
+            clients.1.contains(&last) && clients.0.len() == clients.1.len()
+        };
+        self.clients.clone().wait_for(all).await.unwrap();
+        self.asked()
     }
 
     /// All requests so far.
