@@ -53,6 +53,11 @@ fn cpp_program_works_with_the_shared_library() {
 }
 
 #[test]
+fn valgrind_finds_nothing() {
+    program("tests/c/range_reader.c", Language::C, Linkage::Valgrind);
+}
+
+#[test]
 fn sanitizers_find_nothing() {
     program("tests/c/range_reader.c", Language::C, Linkage::Sanitized);
 }

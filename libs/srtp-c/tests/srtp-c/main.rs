@@ -23,6 +23,12 @@ fn c_program_works_with_the_shared_library() {
 }
 
 #[test]
+fn valgrind_finds_nothing() {
+    PACKAGE.run("tests/c/srtp.c", Language::C, Linkage::Valgrind, &[]);
+    PACKAGE.run("tests/c/beside_libsrtp.c", Language::C, Linkage::Valgrind, &[]);
+}
+
+#[test]
 fn sanitizers_find_nothing() {
     PACKAGE.run("tests/c/srtp.c", Language::C, Linkage::Sanitized, &[]);
     PACKAGE.run("tests/c/beside_libsrtp.c", Language::C, Linkage::Sanitized, &[]);
