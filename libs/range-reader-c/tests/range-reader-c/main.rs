@@ -1,6 +1,7 @@
 //! C and C++ programs use the header and both libraries against a server on loopback, and FFmpeg's
 //! libraries decode through it what they decode from a file.
 
+mod fuzz_corpus;
 mod origin;
 
 use c_test::{Language, Linkage, Package};

@@ -1,5 +1,7 @@
 //! C programs use the header and both libraries, and what is exchanged is what libsrtp makes of it.
 
+mod fuzz_corpus;
+
 use c_test::{Language, Linkage, Package};
 use std::mem::{offset_of, size_of};
 use std::path::Path;
