@@ -74,7 +74,7 @@ struct Run {
 struct Policies {
     list: Vec<Policy>,
     _keys: Vec<Box<[u8]>>,
-    _masters: Vec<Box<RawMasterKey>>,
+    _masters: Vec<Box<[RawMasterKey]>>,
     _pointers: Vec<Box<[*const RawMasterKey]>>,
 }
 
@@ -170,13 +170,13 @@ impl Run {
             return null();
         }
         let mki: Box<[u8]> = vec![key; usize::from(size)].into();
-        let master = Box::new(RawMasterKey {
+        let master: Box<[RawMasterKey]> = Box::new([RawMasterKey {
             key: if key == 0xfe { null() } else { self.key(key, key_len, made) },
             mki_id: if key == 0xfd { null() } else { mki.as_ptr() },
             mki_size: if size == 0xff { u32::MAX } else { u32::from(size) },
-        });
+        }]);
         made._keys.push(mki);
-        let pointer = &raw const *master;
+        let pointer = master.as_ptr();
         made._masters.push(master);
         pointer
     }
