@@ -14,8 +14,10 @@ pub mod moq;
 pub mod mp4;
 pub mod mpegts;
 pub mod msgpack_array;
+pub mod msgpack_array_c;
 pub mod node_link;
 pub mod range_reader;
+pub mod range_reader_c;
 pub mod recording;
 pub mod relay;
 pub mod rtc;
@@ -27,11 +29,18 @@ pub mod rtp_depacketize;
 pub mod rtp_fec;
 pub mod rtp_packetize;
 pub mod rtsp;
+pub mod sendgroup;
 pub mod sfu;
 pub mod sources;
 pub mod srt;
 pub mod srtp;
+pub mod srtp_c;
 pub mod ssrc_map;
 pub mod transcode;
 pub mod vod;
 pub mod worker_api;
+
+// The server of the tests of `range-reader-c`.
+#[path = "../../libs/range-reader-c/tests/range-reader-c/origin.rs"]
+#[allow(dead_code, reason = "its tests look at more of it")]
+mod origin;

@@ -6,8 +6,12 @@
 //! out a tag byte by byte. `crates/srtp/tests/srtp/fuzz_corpus.rs` includes this file and replays
 //! the kept corpus.
 
+#[path = "input.rs"]
+mod input;
+
 use std::collections::BTreeSet;
 
+use input::Input;
 use srtp::{
     Backend, Config, InboundContext, Incoming, MasterKey, OutboundContext, Profile, UnprotectError,
     unprotect_rtp_batch,
@@ -293,24 +297,4 @@ fn write_rtcp(input: &mut Input<'_>, ssrc: u32) -> Vec<u8> {
     packet.extend(ssrc.to_be_bytes());
     packet.resize(packet.len() + len, 0x70);
     packet
-}
-
-/// The rest of the input; behind its end there are zeros.
-struct Input<'a>(&'a [u8]);
-
-impl<'a> Input<'a> {
-    fn byte(&mut self) -> u8 {
-        self.bytes(1).first().copied().unwrap_or(0)
-    }
-
-    fn short(&mut self) -> u16 {
-        u16::from_be_bytes([self.byte(), self.byte()])
-    }
-
-    /// At most `len` bytes.
-    fn bytes(&mut self, len: usize) -> &'a [u8] {
-        let (bytes, rest) = self.0.split_at(len.min(self.0.len()));
-        self.0 = rest;
-        bytes
-    }
 }

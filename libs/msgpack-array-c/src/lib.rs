@@ -211,6 +211,8 @@ pub unsafe extern "C" fn msgpack_array_encode_header(
     out_size: usize,
     written: *mut usize,
 ) -> Status {
+    // SAFETY: `written` is as the contract says.
+    unsafe { write_if_wanted(written, 0) };
     let (header, length) = msgpack_array::array_header(count);
     // SAFETY: the same contract as this function's.
     unsafe { write(&[&header[..length]], out, out_size, written) }
@@ -230,6 +232,8 @@ pub unsafe extern "C" fn msgpack_array_decode_header(
     input_size: usize,
     decoded: *mut Decoded,
 ) -> Status {
+    // SAFETY: `decoded` is as the contract says.
+    unsafe { write_if_wanted(decoded, Decoded::default()) };
     // SAFETY: the same contract as this function's.
     let Some(input) = (unsafe { readable(input, input_size) }) else { return Status::BadArgument };
     let (status, result) = match msgpack_array::decode_array_header(input) {
@@ -256,6 +260,8 @@ pub unsafe extern "C" fn msgpack_array_encode_bin(
     out_size: usize,
     written: *mut usize,
 ) -> Status {
+    // SAFETY: `written` is as the contract says.
+    unsafe { write_if_wanted(written, 0) };
     // SAFETY: the same contract as this function's.
     let Some(bytes) = (unsafe { readable(bytes, count) }) else { return Status::BadArgument };
     let Ok(count) = u32::try_from(count) else { return Status::TooMany };
@@ -278,9 +284,13 @@ pub unsafe extern "C" fn msgpack_array_decode_bin(
     payload: *mut *const u8,
     decoded: *mut Decoded,
 ) -> Status {
+    let mut place = core::ptr::null();
+    // SAFETY: `payload` is as the contract says.
+    unsafe { write_if_wanted(payload, place) };
+    // SAFETY: `decoded` is as the contract says.
+    unsafe { write_if_wanted(decoded, Decoded::default()) };
     // SAFETY: the same contract as this function's.
     let Some(input) = (unsafe { readable(input, input_size) }) else { return Status::BadArgument };
-    let mut place = core::ptr::null();
     let (status, result) = match msgpack_array::decode_bin(input) {
         Ok((bytes, end)) => {
             place = bytes.as_ptr();
@@ -404,12 +414,11 @@ unsafe fn write(parts: &[&[u8]], out: *mut u8, out_size: usize, written: *mut us
     // SAFETY: the same contract as this function's.
     let Some(mut out) = (unsafe { writable(out, out_size) }) else { return Status::BadArgument };
     let length = parts.iter().map(|part| part.len()).sum();
-    let fits = length <= out.len();
-    // SAFETY: `written` is as the contract says.
-    unsafe { write_if_wanted(written, if fits { length } else { 0 }) };
-    if !fits {
+    if length > out.len() {
         return Status::TooSmall;
     }
+    // SAFETY: `written` is as the contract says.
+    unsafe { write_if_wanted(written, length) };
     for part in parts {
         let (place, rest) = out.split_at_mut(part.len());
         place.write_copy_of_slice(part);

@@ -47,6 +47,8 @@ const WRONG_TYPE = 1;
 const OUT_OF_RANGE = 2;
 
 const COUNT_MAX = 0xffff_ffff;
+/** Of an element, whatever its type: 8 bytes behind a marker. */
+const LONGEST_FORM = 9;
 
 // What every typed array answers, of whatever realm or subclass, and whatever has been put over it.
 const typedArray = Object.getPrototypeOf(Uint8Array.prototype);
@@ -209,10 +211,14 @@ export class MsgpackArrays {
     if (count > length - start) throw truncated();
     const output = this.#outputs[kind];
     const input = this.#inputs[BOOL];
-    if (length - start <= this.#inputSize && count <= output.length) {
-      const part = start === 0 ? bytes : bytes.subarray(start);
+    // What is behind the longest forms of all elements is none of them.
+    const most = Math.min(length, start + count * LONGEST_FORM);
+    if (most - start <= this.#inputSize && count <= output.length) {
+      // A view costs as much as a kilobyte that is copied.
+      const isWhole = most === length && length <= this.#inputSize && start <= 1024;
+      const part = isWhole ? bytes : bytes.subarray(start, most);
       input.set(part);
-      const elements = this.#decodePart(kind, 0, lengthOf(part), count, 0);
+      const elements = this.#decodePart(kind, isWhole ? start : 0, lengthOf(part), count, 0);
       if (elements < count) throw truncated();
       return { values: output.slice(0, count), end: start + this.#report[1] };
     }

@@ -129,7 +129,7 @@ pub(crate) enum Streams {
 /// A key with its salt, and what names it (empty for nothing).
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Key {
-    bytes: Zeroizing<Vec<u8>>,
+    pub(crate) bytes: Zeroizing<Vec<u8>>,
     pub(crate) mki: Vec<u8>,
 }
 

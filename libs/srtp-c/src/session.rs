@@ -6,9 +6,10 @@
 
 use crate::policy::{Checked, Key, Streams};
 use crate::status::Status;
-use srtp::{Config, InboundContext, OutboundContext, ProtectError, SetupError};
+use srtp::{Config, InboundContext, OutboundContext, Profile, ProtectError, SetupError};
 use std::collections::HashMap;
 use std::ffi::c_void;
+use std::hash::BuildHasher;
 use std::ptr;
 
 /// Most streams of a session. libsrtp has no limit.
@@ -35,7 +36,11 @@ pub struct Session {
 
 /// What is remembered of a policy.
 struct Own {
+    profile: Profile,
     keys: Vec<Key>,
+    /// Hashes of all keys since the indices of what was sent began, and of those before.
+    counted: Vec<u64>,
+    forgotten: Vec<u64>,
     repeats: bool,
     /// It was removed by the caller.
     removed: bool,
@@ -44,8 +49,14 @@ struct Own {
 }
 
 impl Own {
-    fn new(policy: Checked) -> Self {
-        Self { keys: policy.keys, repeats: policy.repeats, removed: false, selected: 0 }
+    fn new(policy: Checked, counted: Vec<u64>) -> Self {
+        let Checked { profile, keys, repeats, .. } = policy;
+        Self { profile, keys, counted, forgotten: Vec::new(), repeats, removed: false, selected: 0 }
+    }
+
+    /// Whether one of these keys protected packets whose indices are not known any more.
+    fn has_forgotten(&self, keys: &[u64]) -> bool {
+        keys.iter().any(|key| self.forgotten.contains(key))
     }
 }
 
@@ -77,31 +88,44 @@ impl Session {
     pub(crate) fn add(&mut self, policy: Checked) -> Result<(), Status> {
         let masters = policy.masters()?;
         match policy.streams {
-            Streams::One(ssrc) => match self.own.get_mut(&ssrc) {
-                Some(known) if !known.removed => return Err(Status::BadParam),
-                // Back again, with the keys it had: it goes on, and receives from the beginning.
-                Some(known) if known.keys == policy.keys => {
-                    self.inbound.add_stream(ssrc, &masters)?;
-                    known.removed = false;
-                    return Ok(());
+            Streams::One(ssrc) => {
+                let hashes = self.hashes(&policy);
+                let known = self.own.get_mut(&ssrc);
+                if known.as_ref().is_some_and(|known| !known.removed || known.has_forgotten(&hashes)) {
+                    return Err(Status::BadParam);
                 }
-                _ => {
-                    self.outbound.remove_stream(ssrc);
-                    // A stream of the wildcard may have been here before.
-                    self.inbound.remove_stream(ssrc);
-                    match self.outbound.add_stream(ssrc, &masters) {
-                        Err(SetupError::StreamExists) => self.outbound.set_stream_keys(ssrc, &masters)?,
-                        result => {
-                            result?;
-                            self.outbound.set_rtcp_index(ssrc, 1)?;
+                // Keys that do not fit each other are refused while nothing has changed.
+                OutboundContext::new(&Config::default(), &masters)?;
+                // A stream of the wildcard may have been here before.
+                self.inbound.remove_stream(ssrc);
+                self.inbound.add_stream(ssrc, &masters)?;
+                match known {
+                    // Back again, as it was.
+                    Some(known) if known.keys == policy.keys && known.profile == policy.profile => {
+                        known.removed = false;
+                        return Ok(());
+                    }
+                    // One of its keys is back: indices that it had are used.
+                    Some(known) if hashes.iter().any(|key| known.counted.contains(key)) => {}
+                    known => {
+                        self.outbound.remove_stream(ssrc);
+                        if let Some(known) = known {
+                            known.forgotten.append(&mut known.counted);
                         }
                     }
-                    self.inbound.add_stream(ssrc, &masters)?;
-                    if policy.repeats {
-                        self.outbound.remember_packets(ssrc)?;
-                    }
                 }
-            },
+                match self.outbound.add_stream(ssrc, &masters) {
+                    Err(SetupError::StreamExists) => self.outbound.set_stream_keys(ssrc, &masters)?,
+                    Err(error) => {
+                        self.inbound.remove_stream(ssrc);
+                        return Err(error.into());
+                    }
+                    Ok(()) => self.outbound.set_rtcp_index(ssrc, 1)?,
+                }
+                if policy.repeats {
+                    self.outbound.remember_packets(ssrc)?;
+                }
+            }
             Streams::AnyInbound | Streams::AnyOutbound if self.wildcard.is_some() => {
                 return Err(Status::BadParam);
             }
@@ -115,8 +139,11 @@ impl Session {
     /// Other keys for what is there.
     pub(crate) fn update(&mut self, policy: Checked) -> Result<(), Status> {
         let masters = policy.masters()?;
+        let hashes = self.hashes(&policy);
         match (policy.streams, &self.wildcard) {
-            (Streams::One(ssrc), _) if self.own.get(&ssrc).is_some_and(|own| !own.removed) => {
+            (Streams::One(ssrc), _)
+                if self.own.get(&ssrc).is_some_and(|own| !own.removed && !own.has_forgotten(&hashes)) =>
+            {
                 self.outbound.set_stream_keys(ssrc, &masters)?;
                 self.inbound.set_stream_keys(ssrc, &masters)?;
                 if policy.repeats {
@@ -141,13 +168,34 @@ impl Session {
         self.rtcp_trailer = self.rtcp_trailer.max(policy.profile.rtcp_overhead() + mki_len);
         self.has_mkis |= mki_len > 0;
         self.repeats |= policy.repeats;
-        let (streams, own) = (policy.streams, Own::new(policy));
+        let (streams, hashes) = (policy.streams, self.hashes(&policy));
+        let mut own = Own::new(policy, hashes);
+        let before = match streams {
+            Streams::One(ssrc) => self.own.remove(&ssrc),
+            _ => None,
+        };
+        match (before, &self.wildcard) {
+            (Some(before), _) => {
+                own.counted.extend(before.counted);
+                own.forgotten = before.forgotten;
+            }
+            // A stream may have sent by the wildcard, and a wildcard by other keys.
+            (None, Some((_, wildcard))) => own.counted.extend(&wildcard.counted),
+            (None, None) => {}
+        }
+        own.counted.sort_unstable();
+        own.counted.dedup();
         match streams {
             Streams::One(ssrc) => {
                 self.own.insert(ssrc, own);
             }
             wildcard => self.wildcard = Some((wildcard, own)),
         }
+    }
+
+    /// Keys to be recognized by, which are not kept beyond their use for that.
+    fn hashes(&self, policy: &Checked) -> Vec<u64> {
+        policy.keys.iter().map(|key| self.own.hasher().hash_one(key.bytes.as_slice())).collect()
     }
 
     pub(crate) fn remove(&mut self, ssrc: u32) -> Result<(), Status> {

@@ -1,6 +1,8 @@
 //! C and C++ programs use the header and both libraries, and the example works. All traffic is on
 //! the loopback device.
 
+mod fuzz_corpus;
+
 use c_test::{Language, Linkage, Package};
 
 const PACKAGE: Package = Package {

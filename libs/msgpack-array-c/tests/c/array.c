@@ -157,6 +157,20 @@ static void headers_and_bins_stand_alone(void)
     CHECK(found == out + 2 && decoded.count == 3 && decoded.bytes == 5);
     CHECK(msgpack_array_decode_bin(out, 4, &found, &decoded) == MSGPACK_ARRAY_STATUS_TRUNCATED && found == NULL);
     CHECK(msgpack_array_decode_u8(out, 5, out + 8, 3, &decoded) == MSGPACK_ARRAY_STATUS_NOT_AN_ARRAY);
+
+    /* What a refused call answers with is not left over from the call before. */
+    found = out;
+    decoded.count = decoded.bytes = written = 99;
+    CHECK(msgpack_array_decode_bin(NULL, 5, &found, &decoded) == MSGPACK_ARRAY_STATUS_BAD_ARGUMENT);
+    CHECK(found == NULL && decoded.count == 0 && decoded.bytes == 0);
+    decoded.count = decoded.bytes = 99;
+    CHECK(msgpack_array_decode_header(NULL, 5, &decoded) == MSGPACK_ARRAY_STATUS_BAD_ARGUMENT);
+    CHECK(decoded.count == 0 && decoded.bytes == 0);
+    CHECK(msgpack_array_encode_bin(NULL, 3, out, 5, &written) == MSGPACK_ARRAY_STATUS_BAD_ARGUMENT && written == 0);
+    written = 99;
+    CHECK(msgpack_array_encode_bin(payload, 3, NULL, 5, &written) == MSGPACK_ARRAY_STATUS_BAD_ARGUMENT && written == 0);
+    written = 99;
+    CHECK(msgpack_array_encode_header(16, NULL, 3, &written) == MSGPACK_ARRAY_STATUS_BAD_ARGUMENT && written == 0);
 }
 
 int main(void)

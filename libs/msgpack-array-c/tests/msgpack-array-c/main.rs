@@ -1,5 +1,7 @@
 //! C and C++ programs use the header and both libraries.
 
+mod fuzz_corpus;
+
 use c_test::{Language, Linkage, Package};
 
 const PACKAGE: Package = Package {

@@ -1,6 +1,7 @@
 //! C and C++ programs use the header and both libraries against a server on loopback, and FFmpeg's
 //! libraries decode through it what they decode from a file.
 
+mod fuzz_corpus;
 mod origin;
 
 use c_test::{Language, Linkage, Package};
@@ -50,6 +51,11 @@ fn cpp_program_works_with_the_static_library() {
 #[test]
 fn cpp_program_works_with_the_shared_library() {
     program("tests/c/range_reader.cpp", Language::Cpp, Linkage::Shared);
+}
+
+#[test]
+fn valgrind_finds_nothing() {
+    program("tests/c/range_reader.c", Language::C, Linkage::Valgrind);
 }
 
 #[test]

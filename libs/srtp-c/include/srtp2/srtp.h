@@ -130,7 +130,8 @@ srtp_err_status_t srtp_dealloc(srtp_t session);
 
 /* One more stream, or the wildcard if there is none. */
 srtp_err_status_t srtp_add_stream(srtp_t session, const srtp_policy_t *policy);
-/* Only streams of their own policy. One that comes back with the same keys goes on where it was: its indices are used. */
+/* Only streams of their own policy. One that comes back with a key that it had goes on where it was: its indices are
+ * used. With other keys alone it begins again, and its earlier keys are srtp_err_status_bad_param from then on. */
 srtp_err_status_t srtp_remove_stream(srtp_t session, unsigned int ssrc);
 /* Other keys for streams that run; their indices continue. */
 srtp_err_status_t srtp_update(srtp_t session, const srtp_policy_t *policy);

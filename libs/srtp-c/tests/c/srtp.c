@@ -296,6 +296,74 @@ static void streams_are_added_and_removed(void)
     srtp_dealloc(receiver);
 }
 
+/* However a stream comes back: under no key is an index used for two packets, and a call that is refused changes
+ * nothing. */
+static void streams_that_come_back_use_no_index_again(void)
+{
+    srtp_policy_t policy = policy_of(srtp_crypto_policy_set_rtp_default, key_128, ssrc_specific, 1), other;
+    srtp_t sender = session_of(&policy), receiver;
+    srtp_master_key_t masters[2], *keys[2];
+    unsigned char *packet;
+    int len, i;
+
+    CHECK(protect(sender, 5, 1, &packet, &len) == srtp_err_status_ok);
+    free(packet);
+
+    /* With the same key and a shorter tag. */
+    other = policy;
+    srtp_crypto_policy_set_aes_cm_128_hmac_sha1_32(&other.rtp);
+    CHECK(srtp_remove_stream(sender, 1) == srtp_err_status_ok && srtp_add_stream(sender, &other) == srtp_err_status_ok);
+    CHECK(protect(sender, 5, 1, &packet, &len) == srtp_err_status_replay_fail);
+    CHECK(protect(sender, 6, 1, &packet, &len) == srtp_err_status_ok && len == RTP_BYTES + 4);
+    receiver = session_of(&other);
+    CHECK(srtp_unprotect(receiver, packet, &len) == srtp_err_status_ok);
+    free(packet);
+    srtp_dealloc(receiver);
+
+    /* With keys that do not fit each other: refused, and as if it had not been tried. */
+    for (i = 0; i < 2; i++) {
+        masters[i].key = i == 0 ? key_128 : key_256;
+        masters[i].mki_id = key_gcm;
+        masters[i].mki_size = i == 0 ? 4 : 5;
+        keys[i] = &masters[i];
+    }
+    CHECK(srtp_remove_stream(sender, 1) == srtp_err_status_ok);
+    other.key = NULL;
+    other.keys = keys;
+    other.num_master_keys = 2;
+    CHECK(srtp_add_stream(sender, &other) == srtp_err_status_bad_param);
+    CHECK(srtp_add_stream(sender, &policy) == srtp_err_status_ok);
+    CHECK(protect(sender, 6, 1, &packet, &len) == srtp_err_status_replay_fail);
+    CHECK(protect(sender, 7, 1, &packet, &len) == srtp_err_status_ok && len == RTP_BYTES + 10);
+    free(packet);
+
+    /* With its key and another one. */
+    masters[1].mki_size = 4;
+    masters[1].mki_id = key_gcm + 1;
+    CHECK(srtp_remove_stream(sender, 1) == srtp_err_status_ok && srtp_add_stream(sender, &other) == srtp_err_status_ok);
+    packet = packet_of(7, 1, 16);
+    len = RTP_BYTES;
+    CHECK(srtp_protect_mki(sender, packet, &len, 1, 0) == srtp_err_status_replay_fail);
+    free(packet);
+
+    /* With another key alone it begins again, and its earlier keys are refused from then on. */
+    CHECK(srtp_remove_stream(sender, 1) == srtp_err_status_ok);
+    policy.key = key_256 + 1;
+    CHECK(srtp_add_stream(sender, &policy) == srtp_err_status_ok);
+    CHECK(protect(sender, 7, 1, &packet, &len) == srtp_err_status_ok);
+    free(packet);
+    policy.key = key_128;
+    CHECK(srtp_update_stream(sender, &policy) == srtp_err_status_bad_param);
+    CHECK(srtp_remove_stream(sender, 1) == srtp_err_status_ok);
+    CHECK(srtp_add_stream(sender, &policy) == srtp_err_status_bad_param);
+    CHECK(srtp_add_stream(sender, &other) == srtp_err_status_bad_param);
+    policy.key = key_256 + 2;
+    CHECK(srtp_add_stream(sender, &policy) == srtp_err_status_ok);
+    CHECK(protect(sender, 7, 1, &packet, &len) == srtp_err_status_ok);
+    free(packet);
+    srtp_dealloc(sender);
+}
+
 static void a_packet_may_be_repeated_where_the_policy_says_so(void)
 {
     unsigned char *first, *second;
@@ -396,6 +464,7 @@ int main(void)
     errors_have_the_numbers_of_libsrtp();
     absurd_calls_are_refused();
     streams_are_added_and_removed();
+    streams_that_come_back_use_no_index_again();
     a_packet_may_be_repeated_where_the_policy_says_so();
     several_keys_are_named_by_mki();
     profiles_have_numbers();

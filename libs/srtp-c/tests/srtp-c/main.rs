@@ -1,5 +1,7 @@
 //! C programs use the header and both libraries, and what is exchanged is what libsrtp makes of it.
 
+mod fuzz_corpus;
+
 use c_test::{Language, Linkage, Package};
 use std::mem::{offset_of, size_of};
 use std::path::Path;
@@ -20,6 +22,12 @@ fn c_program_works_with_the_static_library() {
 #[test]
 fn c_program_works_with_the_shared_library() {
     PACKAGE.run("tests/c/srtp.c", Language::C, Linkage::Shared, &[]);
+}
+
+#[test]
+fn valgrind_finds_nothing() {
+    PACKAGE.run("tests/c/srtp.c", Language::C, Linkage::Valgrind, &[]);
+    PACKAGE.run("tests/c/beside_libsrtp.c", Language::C, Linkage::Valgrind, &["150"]);
 }
 
 #[test]
