@@ -213,9 +213,6 @@ impl Call {
     }
 
     fn no_such_type(&self, bytes: &[u8]) {
-        if self.element_type <= 10 {
-            return;
-        }
         let (mut decoded, mut written, mut out) = (Decoded::default(), 77, [0xa5_u8; 64]);
         let status = unsafe {
             let input = bytes.as_ptr();

@@ -6,7 +6,6 @@
 //! `libs/group-send-c/tests/group-send-c/fuzz_corpus.rs` includes this file and replays the kept corpus.
 
 #[path = "input.rs"]
-#[allow(dead_code, reason = "shared with other targets")]
 mod input;
 
 use group_send_c::{GroupVec, Member, sendgroup};

@@ -8,7 +8,6 @@
 //! replays the kept corpus.
 
 #[path = "input.rs"]
-#[allow(dead_code, reason = "shared with other targets")]
 mod input;
 
 use input::Input;

@@ -11,6 +11,9 @@ use rtp::HeaderFields;
 
 use crate::{Client, DATAGRAM_MAX, audio_fields, audio_payload, video_fields, vp8_frame};
 
+/// Room for some seconds of media.
+const RECEIVE_BYTES: usize = 4 << 20;
+
 /// A [`Client`] with its socket. [`UdpClient::turn`] never waits,
 /// [`UdpClient::wait`] does.
 pub struct UdpClient {
@@ -39,7 +42,10 @@ impl UdpClient {
     /// # Panics
     /// If the system has none.
     pub fn bind() -> UdpSocket {
-        UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP socket")
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).expect("a UDP socket");
+        // What comes while the machine does something else waits, as much of it as the system allows.
+        socket2::SockRef::from(&socket).set_recv_buffer_size(RECEIVE_BYTES).expect("a socket option");
+        socket
     }
 
     /// A client whose offer named the address of `socket` and was answered.

@@ -132,7 +132,7 @@ pub struct RtcSettings {
     pub tcp: Vec<SocketAddr>,
     /// Whether all workers share the ports of `udp` and `tcp`.
     pub single_port: bool,
-    /// Whether the kernel keeps a table of whose an address is, if it may, where they do.
+    /// With `single_port`: whether the kernel keeps a table of each client's worker, if it is allowed to.
     pub single_port_table: bool,
     /// Addresses announced as candidates in place of those of the interfaces, with the port of the socket.
     pub public_addresses: Vec<IpAddr>,

@@ -92,9 +92,8 @@ impl Worker {
         self.sweep();
     }
 
-    /// Answers those who have asked it to hold something back, at the end of a turn: what it has for other
-    /// workers is with them then. Answered before, it could be asked again, and to hand sessions over,
-    /// without having read what others had for it.
+    /// Answers [`Command::Hold`] at the end of the turn, when other workers have what this one had for them.
+    /// Answered earlier, the next command could hand sessions over before what others sent has been read.
     pub(crate) fn answer_holds(&mut self) {
         for (reply, undecided) in self.hold_answers.drain(..) {
             let _ = reply.send(undecided);

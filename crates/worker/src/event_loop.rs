@@ -94,7 +94,7 @@ pub(crate) struct Worker {
     /// Until then datagrams are left to wait, and what comes from clients that could go over: another process
     /// is about to read them.
     pub(crate) datagrams_wait_until_ms: u64,
-    /// Who is answered at the end of this turn, and how many connections are about to say what they want.
+    /// Replies to `Command::Hold`, sent at the end of the turn, each with the number of undecided connections.
     pub(crate) hold_answers: Vec<(oneshot::Sender<usize>, usize)>,
     /// Why players were refused at the end of the last second.
     pub(crate) overloaded: Option<Overload>,

@@ -25,8 +25,8 @@ use worker_api::handed_connection::{HandedConnection, HandedMedia, HandedProtoco
 use worker_api::snapshot::SessionId;
 
 /// Most bytes that all players of a worker take along: they are in memory twice, and media waits
-/// meanwhile. Who comes behind that goes on at a key frame, or connects again if it is in the
-/// middle of a message, or has WebRTC by TCP.
+/// meanwhile. Players beyond that go on at a key frame; those in the middle of a message, and those
+/// of WebRTC by TCP, connect again.
 const PENDING_BYTES_MAX: u64 = 64 << 20;
 
 /// What is handed over, as it comes together.
@@ -34,8 +34,8 @@ const PENDING_BYTES_MAX: u64 = 64 << 20;
 pub(crate) struct HandOver {
     pub(crate) handed: HandedOver,
     /// Bytes that players may still take along.
-    room: u64,
-    /// Connections that stay because each has two descriptors for this moment.
+    pub(crate) room: u64,
+    /// Connections left out for want of a file descriptor: each takes two for a moment.
     without_descriptor: usize,
 }
 
@@ -57,11 +57,6 @@ impl HandOver {
             }
         }
     }
-
-    /// Bytes that players may still take along.
-    pub(crate) fn room(&self) -> u64 {
-        self.room
-    }
 }
 
 impl Worker {
@@ -76,7 +71,7 @@ impl Worker {
                 // All that its socket takes: the less has to go over.
                 self.write(conn);
             }
-            let Some((stream, connection)) = self.handed_connection(conn, over.room()) else { continue };
+            let Some((stream, connection)) = self.handed_connection(conn, over.room) else { continue };
             let session = &mut self.connections.sessions[conn];
             let Some(socket) = session.connection.as_ref().map(|connection| connection.socket()) else {
                 continue;

@@ -3,8 +3,8 @@
 //!
 //! Sending through a UDP socket is here; receiving (`recv`), the ring of `io_uring` (`uring`),
 //! sockets of AF_XDP (`xsk`), the memory of a program in the kernel (`tc`) and programs that pick a
-//! socket (`bpf`) are modules of this one, in its folder, and no other file has `unsafe`. There is no policy here: what is asked for,
-//! and what an error means, is decided by the files that use it.
+//! socket (`bpf`) are modules of this one, in its folder, and no other file has `unsafe`. There is no
+//! policy here: what is asked for, and what an error means, is decided by the files that use it.
 
 #![expect(unsafe_code, reason = "system calls take pointers")]
 

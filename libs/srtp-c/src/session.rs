@@ -1,7 +1,7 @@
 //! A session: both directions of it, and what libsrtp's interface has beyond a context of `srtp`.
 //!
 //! libsrtp learns a stream's direction by its first packet; here a stream of its own policy is in
-//! both contexts, and a wildcard in the one that it names. Streams that send are never forgotten
+//! both contexts, and a wildcard in the one that it names. Streams that send are never retired_keys
 //! while their keys could come back: their indices are used.
 
 use crate::policy::{Checked, Key, Streams};
@@ -38,9 +38,10 @@ pub struct Session {
 struct Own {
     profile: Profile,
     keys: Vec<Key>,
-    /// Hashes of all keys since the indices of what was sent began, and of those before.
-    counted: Vec<u64>,
-    forgotten: Vec<u64>,
+    /// Hashes of the keys that the indices now in use may have been used under.
+    current_keys: Vec<u64>,
+    /// Hashes of keys whose indices are no longer known: they are refused.
+    retired_keys: Vec<u64>,
     repeats: bool,
     /// It was removed by the caller.
     removed: bool,
@@ -49,14 +50,14 @@ struct Own {
 }
 
 impl Own {
-    fn new(policy: Checked, counted: Vec<u64>) -> Self {
+    fn new(policy: Checked, current_keys: Vec<u64>) -> Self {
         let Checked { profile, keys, repeats, .. } = policy;
-        Self { profile, keys, counted, forgotten: Vec::new(), repeats, removed: false, selected: 0 }
+        Self { profile, keys, current_keys, retired_keys: Vec::new(), repeats, removed: false, selected: 0 }
     }
 
     /// Whether one of these keys protected packets whose indices are not known any more.
-    fn has_forgotten(&self, keys: &[u64]) -> bool {
-        keys.iter().any(|key| self.forgotten.contains(key))
+    fn has_retired(&self, keys: &[u64]) -> bool {
+        keys.iter().any(|key| self.retired_keys.contains(key))
     }
 }
 
@@ -87,11 +88,11 @@ impl Session {
     /// One more stream, or the wildcard.
     pub(crate) fn add(&mut self, policy: Checked) -> Result<(), Status> {
         let masters = policy.masters()?;
+        let hashes = self.hashes(&policy);
         match policy.streams {
             Streams::One(ssrc) => {
-                let hashes = self.hashes(&policy);
                 let known = self.own.get_mut(&ssrc);
-                if known.as_ref().is_some_and(|known| !known.removed || known.has_forgotten(&hashes)) {
+                if known.as_ref().is_some_and(|known| !known.removed || known.has_retired(&hashes)) {
                     return Err(Status::BadParam);
                 }
                 // Keys that do not fit each other are refused while nothing has changed.
@@ -106,11 +107,11 @@ impl Session {
                         return Ok(());
                     }
                     // One of its keys is back: indices that it had are used.
-                    Some(known) if hashes.iter().any(|key| known.counted.contains(key)) => {}
+                    Some(known) if hashes.iter().any(|key| known.current_keys.contains(key)) => {}
                     known => {
                         self.outbound.remove_stream(ssrc);
                         if let Some(known) = known {
-                            known.forgotten.append(&mut known.counted);
+                            known.retired_keys.append(&mut known.current_keys);
                         }
                     }
                 }
@@ -132,7 +133,7 @@ impl Session {
             Streams::AnyInbound => self.inbound.set_template_keys(&masters)?,
             Streams::AnyOutbound => self.outbound.set_template_keys(&masters)?,
         }
-        self.note(policy);
+        self.note(policy, hashes);
         Ok(())
     }
 
@@ -142,7 +143,7 @@ impl Session {
         let hashes = self.hashes(&policy);
         match (policy.streams, &self.wildcard) {
             (Streams::One(ssrc), _)
-                if self.own.get(&ssrc).is_some_and(|own| !own.removed && !own.has_forgotten(&hashes)) =>
+                if self.own.get(&ssrc).is_some_and(|own| !own.removed && !own.has_retired(&hashes)) =>
             {
                 self.outbound.set_stream_keys(ssrc, &masters)?;
                 self.inbound.set_stream_keys(ssrc, &masters)?;
@@ -158,17 +159,17 @@ impl Session {
             }
             _ => return Err(Status::BadParam),
         }
-        self.note(policy);
+        self.note(policy, hashes);
         Ok(())
     }
 
-    fn note(&mut self, policy: Checked) {
+    fn note(&mut self, policy: Checked, hashes: Vec<u64>) {
         let mki_len = policy.mki_len();
         self.rtp_trailer = self.rtp_trailer.max(policy.profile.rtp_overhead() + mki_len);
         self.rtcp_trailer = self.rtcp_trailer.max(policy.profile.rtcp_overhead() + mki_len);
         self.has_mkis |= mki_len > 0;
         self.repeats |= policy.repeats;
-        let (streams, hashes) = (policy.streams, self.hashes(&policy));
+        let streams = policy.streams;
         let mut own = Own::new(policy, hashes);
         let before = match streams {
             Streams::One(ssrc) => self.own.remove(&ssrc),
@@ -176,15 +177,15 @@ impl Session {
         };
         match (before, &self.wildcard) {
             (Some(before), _) => {
-                own.counted.extend(before.counted);
-                own.forgotten = before.forgotten;
+                own.current_keys.extend(before.current_keys);
+                own.retired_keys = before.retired_keys;
             }
             // A stream may have sent by the wildcard, and a wildcard by other keys.
-            (None, Some((_, wildcard))) => own.counted.extend(&wildcard.counted),
+            (None, Some((_, wildcard))) => own.current_keys.extend(&wildcard.current_keys),
             (None, None) => {}
         }
-        own.counted.sort_unstable();
-        own.counted.dedup();
+        own.current_keys.sort_unstable();
+        own.current_keys.dedup();
         match streams {
             Streams::One(ssrc) => {
                 self.own.insert(ssrc, own);

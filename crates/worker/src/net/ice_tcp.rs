@@ -15,6 +15,7 @@ use rtc::tcp_framing::{Deframer, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, frame_head
 
 use crate::ids::{IceTcpId, PeerId, Table};
 use crate::net::TcpSocket;
+use worker_api::hand_over::HandedIceTcp;
 
 /// Bytes that the kernel takes beyond what it can send now. What waits there waits in the order it came,
 /// audio behind video: 4 KiB are 33 ms of 1 Mbit/s.
@@ -78,43 +79,25 @@ impl TcpPeers {
             return None;
         }
         self.unclaimed += 1;
-        Some(self.slab.insert(TcpPeer {
-            socket,
-            path: Path::tcp(local, remote),
-            session: None,
-            deframer: Deframer::default(),
-            waiting: Vec::new(),
-            written: 0,
-            taken: 0,
-            opened_ms: now_ms,
-            unclaimed_bytes: 0,
-            is_handed_over: false,
-            dirty: false,
-            reads_again: false,
-        }))
+        Some(self.slab.insert(TcpPeer::new(socket, Path::tcp(local, remote), now_ms)))
     }
 
-    /// A connection of a session of another process, which has [`received`](TcpPeer::deframer) a
-    /// part of a frame and not sent all: handed over until it is decided that it goes on here.
+    /// A connection that another process hands over with its session: neither read nor written until
+    /// it is decided that it goes on here.
     pub(crate) fn resume(
         &mut self,
         socket: TcpSocket,
-        (path, session): (Path, PeerId),
-        (received, unsent): (Vec<u8>, Vec<u8>),
+        path: Path,
+        session: PeerId,
+        handed: HandedIceTcp,
     ) -> IceTcpId {
+        let HandedIceTcp { received, unsent, .. } = handed;
         self.slab.insert(TcpPeer {
-            socket,
-            path,
             session: Some(session),
             deframer: Deframer::resume(received),
             waiting: unsent,
-            written: 0,
-            taken: 0,
-            opened_ms: 0,
-            unclaimed_bytes: 0,
             is_handed_over: true,
-            dirty: false,
-            reads_again: false,
+            ..TcpPeer::new(socket, path, 0)
         })
     }
 
@@ -245,6 +228,24 @@ impl TcpPeers {
 }
 
 impl TcpPeer {
+    /// A connection that no session has claimed.
+    fn new(socket: TcpSocket, path: Path, opened_ms: u64) -> Self {
+        Self {
+            socket,
+            path,
+            session: None,
+            deframer: Deframer::default(),
+            waiting: Vec::new(),
+            written: 0,
+            taken: 0,
+            opened_ms,
+            unclaimed_bytes: 0,
+            is_handed_over: false,
+            dirty: false,
+            reads_again: false,
+        }
+    }
+
     /// What waits for the socket: it may begin in the middle of a frame.
     pub(crate) fn unsent(&self) -> &[u8] {
         &self.waiting[self.written..]

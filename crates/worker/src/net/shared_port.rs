@@ -17,8 +17,8 @@ use crate::net::{BindOptions, TcpListener, UdpSocket, steer};
 use worker_api::settings::RtcSettings;
 use worker_api::sockets::{SocketKind, SocketPlace};
 
-/// Addresses that the kernel's table of a port has, at most: a megabyte. Those that have no room in it go the
-/// way that they go without.
+/// Most addresses in the kernel's table of a port: a megabyte when it is empty, up to six when it is full.
+/// Addresses beyond that are steered by hash.
 const TABLE_ENTRIES_MAX: usize = 1 << 16;
 
 /// Binds the addresses of `rtc` once for each of `workers`.
@@ -41,7 +41,7 @@ pub(super) fn bind(
                 0 => named(bind_udp(address, workers), wanted, address)?,
                 _ => named(of_all(inherited, workers), wanted, address)?,
             };
-            let steering = named(steer(&sockets, is_inherited, rtc), wanted, address)?;
+            let steering = named(attach_program(&sockets, is_inherited, rtc), wanted, address)?;
             for (worker, (sockets, socket)) in all.iter_mut().zip(sockets).enumerate() {
                 let address = socket.local_addr()?;
                 shared.keep(SocketPlace { kind, worker, wanted, address }, socket.duplicate());
@@ -100,10 +100,14 @@ fn bind_udp(address: SocketAddr, workers: usize) -> io::Result<Vec<UdpSocket>> {
     Ok(sockets)
 }
 
-/// Gives them the program that picks one, also in place of that of another process: the table of that will
-/// be kept up to date by nobody. If both have a table, the other's serves until the sessions that are taken
-/// over are in this one (`Packets::go_on`): what comes meanwhile stays in order.
-fn steer(sockets: &[UdpSocket], is_inherited: bool, rtc: &RtcSettings) -> io::Result<Option<Arc<Steering>>> {
+/// Attaches the program that picks a socket, also in place of another process's, whose table nobody will keep
+/// up to date. If both have a table, the old one serves until the sessions that are taken over are in the new
+/// one (`Packets::go_on`): what comes meanwhile stays in order.
+fn attach_program(
+    sockets: &[UdpSocket],
+    is_inherited: bool,
+    rtc: &RtcSettings,
+) -> io::Result<Option<Arc<Steering>>> {
     let [first, _, ..] = sockets else {
         // One alone has nothing to pick from, and the kernel takes no program for it.
         return Ok(None);

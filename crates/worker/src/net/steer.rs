@@ -8,9 +8,9 @@
 //! ```
 //!
 //! The kernel runs [`program`] for each datagram. Nothing in DTLS and SRTP is of this server's choosing, so
-//! their addresses decide, and the worker that the hash leads to passes on what is another's
-//! (`packets/passing.rs`) and comes by mistake, or because there is no table. [`worker_of`] says which one
-//! that is, by the same arithmetic. The reasons are in docs/decisions/0060-one-port.md.
+//! their addresses decide. Without an entry in the table, the worker that the hash leads to passes on what is
+//! another's (`packets/passing.rs`); [`worker_of`] says which one that is, by the same arithmetic. The reasons
+//! are in docs/decisions/0060-one-port.md.
 
 use std::net::{IpAddr, SocketAddr};
 

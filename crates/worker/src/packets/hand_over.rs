@@ -75,7 +75,7 @@ impl Packets {
         // All that its socket takes: the less has to go over. One that is broken ends here, when it
         // is read.
         tcp.write().ok()?;
-        if path != handed.ice.path || tcp.unsent().len() as u64 > over.room() {
+        if path != handed.ice.path || tcp.unsent().len() as u64 > over.room {
             return None;
         }
         let socket = over.duplicate(&tcp.socket, tcp.unsent().len())?;
@@ -272,9 +272,9 @@ impl Packets {
         }
         let path = handed.ice.path;
         let route = match connection.filter(|_| handed.is_by_tcp()) {
-            Some(IceTcpSocket { connection: HandedIceTcp { received, unsent, .. }, socket }) => {
+            Some(IceTcpSocket { connection, socket }) => {
                 let socket = TcpSocket::adopt(socket).map_err(|_| "its socket cannot be used")?;
-                let connection = self.sockets.tcp.resume(socket, (path, peer), (received, unsent));
+                let connection = self.sockets.tcp.resume(socket, path, peer, connection);
                 Route::Tcp { connection, path }
             }
             None => self.route(peer, &path).ok_or("it has no port, or connection")?,

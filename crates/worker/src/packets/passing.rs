@@ -280,7 +280,7 @@ impl Packets {
         }
     }
 
-    /// The table of another process has served until now.
+    /// Has the kernel use the tables of this process; until now those of the other one have served.
     pub(super) fn steer_by_own_tables(&self) {
         let owners = self.passing.iter().flat_map(|passing| &passing.owners);
         for ((_, port), owners) in self.sockets.ports.iter().zip(owners) {

@@ -43,9 +43,9 @@ pub(crate) struct Inner {
 /// What a client has done.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ClientCounts {
-    /// Requests that a server has seen, those that redirects led to among them. One that goes to a
-    /// server that has just closed the connection is not, which only Linux tells; it counts if it is
-    /// cancelled before that shows.
+    /// Requests that a server has seen, redirected ones included. On Linux, a request on a connection
+    /// that the server had just closed is not counted, unless it is cancelled before that shows.
+    /// Elsewhere it is counted.
     pub requests: u64,
     /// Connections opened.
     pub connections: u64,
