@@ -92,7 +92,7 @@ impl Worker {
         self.sweep();
     }
 
-    /// Answers [`Command::Hold`] at the end of the turn, when other workers have what this one had for them.
+    /// Answers [`Command::Hold`] at the end of the turn, when what this one has for other workers is on its way.
     /// Answered earlier, the next command could hand sessions over before what others sent has been read.
     pub(crate) fn answer_holds(&mut self) {
         for (reply, undecided) in self.hold_answers.drain(..) {

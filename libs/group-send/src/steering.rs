@@ -167,7 +167,7 @@ fn extended(program: &[Instruction], table: i32) -> Option<Vec<u64>> {
                 code.push(instruction(u64::from(classic), A, X, 0, 0));
             }
             0x05 => {
-                jumps.push((code.len(), index + 1 + operand as usize));
+                jumps.push((code.len(), (index + 1).checked_add(operand as usize)?));
                 code.push(instruction(0x05, 0, 0, 0, 0));
             }
             // Conditions are of 32 bits in one class, and of 64 in the one that has the classic codes.
@@ -179,7 +179,7 @@ fn extended(program: &[Instruction], table: i32) -> Option<Vec<u64>> {
             }
             0x06 => code.extend([instruction(0xb4, A, 0, 0, operand), instruction(0x95, 0, 0, 0, 0)]),
             0x16 => code.push(instruction(0x95, 0, 0, 0, 0)),
-            LOOK_UP if operand + KEY_WORDS as u32 <= MEMORY_WORDS => code.extend([
+            LOOK_UP if operand <= MEMORY_WORDS - KEY_WORDS as u32 => code.extend([
                 instruction(0xbf, SECOND, MEMORY_END, 0, 0),
                 instruction(0x07, SECOND, 0, 0, i32::from(place) as u32),
                 // The table's address, which takes two instructions.

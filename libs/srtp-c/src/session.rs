@@ -1,8 +1,8 @@
 //! A session: both directions of it, and what libsrtp's interface has beyond a context of `srtp`.
 //!
 //! libsrtp learns a stream's direction by its first packet; here a stream of its own policy is in
-//! both contexts, and a wildcard in the one that it names. Streams that send are never retired_keys
-//! while their keys could come back: their indices are used.
+//! both contexts, and a wildcard in the one that it names. What keys a stream that sends has had is
+//! remembered: one that comes back goes on with the indices that it had, or is refused.
 
 use crate::policy::{Checked, Key, Streams};
 use crate::status::Status;

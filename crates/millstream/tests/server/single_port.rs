@@ -86,7 +86,7 @@ fn a_session_goes_on_when_its_address_leads_to_another_worker() {
 #[test]
 fn with_a_table_in_the_kernel_nothing_crosses_once_sessions_are_connected() {
     let server = server_with_table(3);
-    if server.log().contains("workers without a table of addresses") {
+    if server.log().contains("no table of the workers of addresses") {
         println!("the table was not tried: that takes CAP_BPF");
         return;
     }

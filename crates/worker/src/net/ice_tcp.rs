@@ -166,7 +166,10 @@ impl TcpPeers {
 
     /// Connections that were claimed and lead nowhere, as `is_valid` says of a session and a path.
     pub(crate) fn stale(&self, is_valid: impl Fn(PeerId, &Path) -> bool) -> Vec<IceTcpId> {
-        let stale = |peer: &TcpPeer| peer.session.is_some_and(|session| !is_valid(session, &peer.path));
+        // Of one that is handed over nothing is read: its checks wait in the socket.
+        let stale = |peer: &TcpPeer| {
+            !peer.is_handed_over && peer.session.is_some_and(|session| !is_valid(session, &peer.path))
+        };
         self.slab.iter().filter(|(_, peer)| stale(peer)).map(|(id, _)| id).collect()
     }
 

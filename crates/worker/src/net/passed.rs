@@ -19,8 +19,9 @@ pub(crate) enum Passed {
     Bound { port: PortId, remote: SocketAddr },
     /// No longer.
     Unbound { port: PortId, remote: SocketAddr },
-    /// The sender's sessions are still heard from these, which the kernel no longer gives to the receiver.
-    Heard(Vec<(PortId, SocketAddr)>),
+    /// The sender's sessions are still heard from these, which the kernel no longer gives to the receiver;
+    /// and how many milliseconds ago.
+    Heard(Vec<(PortId, SocketAddr, u64)>),
     /// To the sender of [`Passed::Bound`]: the address is another session's.
     Refused { port: PortId, remote: SocketAddr },
 }

@@ -100,9 +100,9 @@ fn bind_udp(address: SocketAddr, workers: usize) -> io::Result<Vec<UdpSocket>> {
     Ok(sockets)
 }
 
-/// Attaches the program that picks a socket, also in place of another process's, whose table nobody will keep
-/// up to date. If both have a table, the old one serves until the sessions that are taken over are in the new
-/// one (`Packets::go_on`): what comes meanwhile stays in order.
+/// Attaches the program that picks a socket. That of another process serves on until the sessions that are
+/// taken over are in the table here (`Packets::go_on`): what comes meanwhile stays in order, and if nothing is
+/// taken over after all, the other process has what it had.
 fn attach_program(
     sockets: &[UdpSocket],
     is_inherited: bool,
@@ -121,16 +121,19 @@ fn attach_program(
                 if !is_inherited {
                     first.steer_by_table(&steering)?;
                 }
-                tracing::info!(%local, "the kernel gives datagrams to workers by a table of addresses");
+                tracing::info!(%local, "the kernel has a table of the workers of addresses");
                 return Ok(Some(Arc::new(steering)));
             }
-            Err(error) => tracing::info!(
-                %local, %error,
-                "the kernel gives datagrams to workers without a table of addresses: that takes CAP_BPF"
-            ),
+            Err(error) => {
+                let right =
+                    if error.kind() == io::ErrorKind::PermissionDenied { ": it takes CAP_BPF" } else { "" };
+                tracing::info!(%local, %error, "the kernel has no table of the workers of addresses{right}");
+            }
         }
     }
-    first.steer(&steer::program(sockets.len(), false))?;
+    if !is_inherited {
+        first.steer(&steer::program(sockets.len(), false))?;
+    }
     Ok(None)
 }
 

@@ -18,7 +18,8 @@ use srtp::{TagPlaces, TagQueue};
 
 use crate::ids::{PeerId, PortId, Table, WorkerIndex};
 use crate::net::{
-    EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, has_more, local_addresses, udp_backend,
+    EventQueue, Interest, ReceivedBatch, Token, UdpSender, UdpSocket, has_more, local_addresses, steer,
+    udp_backend,
 };
 use worker_api::settings::{RtcSettings, UdpBackend};
 
@@ -169,9 +170,11 @@ impl UdpPort {
         }
     }
 
-    /// Has the kernel give datagrams to workers by this table from now on.
-    pub(crate) fn steer_by_table(&self, steering: &Steering) {
-        if let Err(error) = self.socket.steer_by_table(steering) {
+    /// Has the kernel give datagrams to workers by this table from now on, or without one.
+    pub(crate) fn steer(&self, steering: Option<&Steering>, workers: usize) {
+        let by_hash = || self.socket.steer(&steer::program(workers, false));
+        let by_table = |steering| self.socket.steer_by_table(steering).or_else(|_| by_hash());
+        if let Err(error) = steering.map_or_else(by_hash, by_table) {
             tracing::error!(local = %self.local, %error, "the table of another process stays, which is out of date");
         }
     }

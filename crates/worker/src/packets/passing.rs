@@ -105,6 +105,8 @@ impl Owners {
         if let Some(steering) = self.steering.as_ref().filter(|_| is_in)
             && let Err(error) = steering.insert(remote, owner.worker.index() as u32)
         {
+            // Not with the worker that it was another's of: that one knows nothing of this one.
+            let _ = steering.remove(remote);
             tracing::debug!(%remote, %error, "an address is not in the kernel's table");
         }
         is_in
@@ -282,11 +284,9 @@ impl Packets {
 
     /// Has the kernel use the tables of this process; until now those of the other one have served.
     pub(super) fn steer_by_own_tables(&self) {
-        let owners = self.passing.iter().flat_map(|passing| &passing.owners);
-        for ((_, port), owners) in self.sockets.ports.iter().zip(owners) {
-            if let Some(steering) = &owners.steering {
-                port.steer_by_table(steering);
-            }
+        let Some(passing) = &self.passing else { return };
+        for ((_, port), owners) in self.sockets.ports.iter().zip(&passing.owners) {
+            port.steer(owners.steering.as_deref(), passing.outgoing.len());
         }
     }
 
@@ -299,12 +299,13 @@ impl Packets {
             return;
         }
         passing.heard_due_ms = ctx.now_ms + HEARD_MS;
-        let mut heard: Vec<Vec<(PortId, SocketAddr)>> = vec![Vec::new(); passing.outgoing.len()];
-        for session in self.sessions.iter().map(|(_, session)| session) {
-            if session.transport.received_ms + HEARD_MS > ctx.now_ms {
-                for &(port, remote) in &session.transport.addresses {
-                    heard[passing.worker_of(remote).index()].push((port, remote));
-                }
+        let mut heard: Vec<Vec<(PortId, SocketAddr, u64)>> = vec![Vec::new(); passing.outgoing.len()];
+        for (peer, session) in self.sessions.iter().filter(|(_, session)| session.is_in_use(ctx.now_ms)) {
+            // Where it is now: others of its addresses may be somebody else's by now.
+            let route = self.transports.get(peer).map(|transport| transport.route);
+            if let Some(Route::Udp { port, remote }) = route {
+                let ago_ms = ctx.now_ms - session.transport.received_ms;
+                heard[passing.worker_of(remote).index()].push((port, remote, ago_ms));
             }
         }
         for (worker, heard) in heard.into_iter().enumerate() {
@@ -352,10 +353,10 @@ impl Packets {
             }
             Passed::Heard(heard) => {
                 let Some(passing) = &mut self.passing else { return };
-                for (port, remote) in heard {
+                for (port, remote, ago_ms) in heard {
                     let owner = passing.owner(port, remote).filter(|owner| owner.worker == from);
                     if let Some(owner) = owner {
-                        owner.heard_ms = ctx.now_ms;
+                        owner.heard_ms = owner.heard_ms.max(ctx.now_ms.saturating_sub(ago_ms));
                     }
                 }
             }
@@ -524,7 +525,7 @@ mod tests {
         assert!(bound(&mut worker, 2, address()), "nothing has come for too long");
         // Where the kernel gives its datagrams to its own worker, that one says that they come.
         let heard = |worker: &mut Worker, from: usize| {
-            let heard = Passed::Heard(vec![(PORT, address())]);
+            let heard = Passed::Heard(vec![(PORT, address(), 0)]);
             worker.packets.take_passed(&mut worker.ctx, WorkerIndex::at(from), heard);
             worker.ctx.now_ms += HELD_MS - 1;
         };

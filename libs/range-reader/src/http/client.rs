@@ -45,7 +45,8 @@ pub(crate) struct Inner {
 pub struct ClientCounts {
     /// Requests that a server has seen, redirected ones included. On Linux, a request on a connection
     /// that the server had just closed is not counted, unless it is cancelled before that shows.
-    /// Elsewhere it is counted.
+    /// Elsewhere it is counted. Over HTTP/2, whose requests share a connection, it may be one more or
+    /// less.
     pub requests: u64,
     /// Connections opened.
     pub connections: u64,
