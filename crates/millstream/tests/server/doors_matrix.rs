@@ -22,7 +22,7 @@ use media::{Codec, Frame, MediaKind};
 
 use film::Film;
 use players::{Player, PushedBy};
-use publishers::Publisher;
+use publishers::{LOSSY_LATENCY_MS, Publisher};
 
 /// What a player got, compared with the film.
 #[derive(Debug)]
@@ -61,7 +61,9 @@ fn row_without_audio(
         let at_the_end = Over(over);
         publisher.publish(server, "live/film", film, pulled);
         // Players have what is on its way.
-        thread::sleep(Duration::from_millis(700));
+        let by_lossy_network = players.contains(&Player::SrtLossy);
+        let latency_ms = if by_lossy_network { LOSSY_LATENCY_MS } else { 0 };
+        thread::sleep(Duration::from_millis(700 + u64::from(latency_ms)));
         drop(at_the_end);
         let compared = |player, frames: thread::Result<Vec<Frame>>| match frames {
             Ok(frames) => {
