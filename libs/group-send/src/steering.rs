@@ -45,8 +45,8 @@ pub struct Instruction {
 
 /// The code of an instruction that looks an address up. It is in [`KEY_WORDS`] words of the memory
 /// from the operand on: the port, and an address of IPv6, or one of IPv4 and three times zero, each
-/// as the datagram has them when they are loaded. If it is in the table, the program ends with what is
-/// there; else it goes on.
+/// as the datagram has them when they are loaded. Words are zero until something is written to them.
+/// If it is in the table, the program ends with what is there; else it goes on.
 pub const LOOK_UP: u16 = 0xffff;
 
 /// Words of the memory that an address takes.

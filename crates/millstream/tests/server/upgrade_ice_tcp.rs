@@ -49,7 +49,7 @@ fn sessions_go_on_when_no_process_takes_over() {
 
 #[test]
 fn sessions_go_on_when_the_other_process_ends_in_the_middle() {
-    // One of the release before hears nothing of them.
+    // A process of the release before gets none of them.
     for version in [5, 4] {
         let (program, server) = StandIn::serve(version, 2);
         let (call, _relays) = begin(&server);

@@ -13,6 +13,9 @@ use std::net::{IpAddr, SocketAddr};
 
 use serde::{Deserialize, Serialize};
 
+/// What an active candidate by TCP has for a port.
+const DISCARD_PORT: u16 = 9;
+
 /// What carries the datagrams of a candidate or path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Transport {
@@ -248,5 +251,3 @@ fn foundation(kind: CandidateKind, ip: IpAddr, transport: Transport) -> String {
     }
     hash.to_string()
 }
-/// What an active candidate by TCP has for a port.
-const DISCARD_PORT: u16 = 9;

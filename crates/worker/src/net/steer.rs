@@ -14,7 +14,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use group_send::steering::{Instruction, KEY_WORDS, LOOK_UP};
+use group_send::steering::{Instruction, LOOK_UP};
 
 use crate::ids::{TableId, WorkerIndex};
 
@@ -48,7 +48,8 @@ pub(crate) fn worker_of(remote: SocketAddr, workers: usize) -> WorkerIndex {
     WorkerIndex::at(hash as usize % workers)
 }
 
-/// Memory of the program: the number that is being read, a character, X; and the address that is looked up.
+/// Memory of the program: the number that is being read, a character, X; and port and address of the sender, as
+/// `LOOK_UP` wants them. Words that nothing is written to are zero where there is a table.
 const NUMBER: u32 = 0;
 const CHARACTER: u32 = 1;
 const SAVED_X: u32 = 2;
@@ -104,9 +105,6 @@ pub(crate) fn program(workers: usize, has_table: bool) -> Vec<Instruction> {
     code.op(RET_A, 0);
 
     code.here(Target::Hash);
-    if has_table {
-        look_up(&mut code);
-    }
     code.op(LD_B_ABS, NETWORK);
     code.op(RSH_K, 4);
     code.jump(JEQ_K, 6, Target::Ipv6, Target::Next);
@@ -116,20 +114,35 @@ pub(crate) fn program(workers: usize, has_table: bool) -> Vec<Instruction> {
     code.op(LSH_K, 2);
     code.op(TAX, 0);
     code.op(LD_H_IND, NETWORK);
-    code.op(MUL_K, OF_PORT);
-    code.op(TAX, 0);
+    code.op(ST, ADDRESS);
     code.op(LD_W_ABS, NETWORK + IPV4_SOURCE);
+    code.op(ST, ADDRESS + 1);
+    if has_table {
+        code.op(LOOK_UP, ADDRESS);
+    }
+    code.op(LD_MEM, ADDRESS);
+    code.op(MUL_K, OF_PORT);
+    code.op(LDX_MEM, ADDRESS + 1);
     code.op(XOR_X, 0);
     code.jump(JEQ_K, 0, Target::Mix, Target::Mix);
     code.here(Target::Ipv6);
-    code.op(LDX_IMM, 0);
+    code.op(LD_H_ABS, NETWORK + IPV6_BYTES);
+    code.op(ST, ADDRESS);
     for word in 0..4 {
         code.op(LD_W_ABS, NETWORK + IPV6_SOURCE + 4 * word);
+        code.op(ST, ADDRESS + 1 + word);
+    }
+    if has_table {
+        code.op(LOOK_UP, ADDRESS);
+    }
+    code.op(LDX_IMM, 0);
+    for word in 0..4 {
+        code.op(LD_MEM, ADDRESS + 1 + word);
         code.op(XOR_X, 0);
         code.op(MUL_K, OF_WORD);
         code.op(TAX, 0);
     }
-    code.op(LD_H_ABS, NETWORK + IPV6_BYTES);
+    code.op(LD_MEM, ADDRESS);
     code.op(MUL_K, OF_PORT);
     code.op(XOR_X, 0);
     code.here(Target::Mix);
@@ -141,35 +154,6 @@ pub(crate) fn program(workers: usize, has_table: bool) -> Vec<Instruction> {
     code.op(MOD_K, workers);
     code.op(RET_A, 0);
     code.finish()
-}
-
-/// Ends the program with what the table has for the address of the sender, if it has something.
-fn look_up(code: &mut Assembler) {
-    code.op(LD_IMM, 0);
-    for word in 0..KEY_WORDS as u32 {
-        code.op(ST, ADDRESS + word);
-    }
-    code.op(LD_B_ABS, NETWORK);
-    code.op(RSH_K, 4);
-    code.jump(JEQ_K, 6, Target::Ipv6Address, Target::Next);
-    code.op(LD_B_ABS, NETWORK);
-    code.op(AND_K, 0xf);
-    code.op(LSH_K, 2);
-    code.op(TAX, 0);
-    code.op(LD_H_IND, NETWORK);
-    code.op(ST, ADDRESS);
-    code.op(LD_W_ABS, NETWORK + IPV4_SOURCE);
-    code.op(ST, ADDRESS + 1);
-    code.jump(JEQ_K, 0, Target::Address, Target::Address);
-    code.here(Target::Ipv6Address);
-    code.op(LD_H_ABS, NETWORK + IPV6_BYTES);
-    code.op(ST, ADDRESS);
-    for word in 0..4 {
-        code.op(LD_W_ABS, NETWORK + IPV6_SOURCE + 4 * word);
-        code.op(ST, ADDRESS + 1 + word);
-    }
-    code.here(Target::Address);
-    code.op(LOOK_UP, ADDRESS);
 }
 
 /// Offsets from here on are of the network header (`SKF_NET_OFF` of `linux/filter.h`).
@@ -213,8 +197,6 @@ enum Target {
     Next,
     Username,
     Hash,
-    Ipv6Address,
-    Address,
     Ipv6,
     Mix,
 }

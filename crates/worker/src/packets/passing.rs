@@ -10,8 +10,8 @@
 //! kernel deals out as it likes, go to the worker that the first check names.
 //!
 //! Where the kernel has a table of addresses ([`Steering`]), that worker keeps it up to date, and what comes
-//! from an address in it goes to the session's worker at once. The other one no longer hears from there, so
-//! that it is notified, every two seconds, of the addresses that are in use.
+//! from an address in it goes to the session's worker at once. Every two seconds the session's worker notifies
+//! it of the addresses that are in use, since it receives nothing from them itself.
 //!
 //! Rings are bounded. Nothing is passed on by what a stranger wrote but STUN requests that name a worker, few
 //! in a turn; the rest comes from addresses that have been proved.
